@@ -1,0 +1,1 @@
+"""One outside system a file, behind the small Protocols of ``ports``."""
