@@ -20,6 +20,7 @@ import orjson
 from numpy.typing import NDArray
 
 from connectors.ports import InputType, Unavailable
+from connectors.settings import Settings
 
 DIMENSION_EXACT_MAX = 1024
 EMBED_TIMEOUT_S = 120.0
@@ -71,7 +72,10 @@ def calibration_of(embedder: str, dimension: int) -> Calibration:
 
 
 class HttpEmbedder:
-    """``ports.Embedder`` over ``POST /embeddings``. Tells queries from passages by ``input_type`` and, if set, a prefix."""
+    """``ports.Embedder`` over ``POST /embeddings``.
+
+    Tells queries from passages by ``input_type`` (ignored by servers that don't know it) and, if set, by a prefix.
+    """
 
     def __init__(
         self, url: str, model: str, *, key: str | None = None, query_prefix: str = "", passage_prefix: str = ""
@@ -84,6 +88,17 @@ class HttpEmbedder:
         self.calibration: Calibration | None = None
         self.name = model
         self.dimension = 0
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> HttpEmbedder:
+        """The embedder that the settings name."""
+        return cls(
+            settings.embeddings,
+            settings.embeddings_model,
+            key=settings.embeddings_key,
+            query_prefix=settings.embeddings_query_prefix,
+            passage_prefix=settings.embeddings_passage_prefix,
+        )
 
     async def start(self) -> None:
         """Learn the dimension by one embedding; raises ``Unavailable``."""

@@ -1,0 +1,190 @@
+"""The fold of the journal: one partition's events to the memory of its owners.
+
+``JournalState.apply`` is pure and total: same events, same state, byte for byte. It ignores offsets it has seen,
+duplicate posts, and effects whose cause already has one. Everything that depends on time comes from the events.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schemas.codec import JournalEvent
+from schemas.envelope import instant_ms
+from schemas.feedback import FeedbackRecorded
+from schemas.recalls import RecallAnswered
+from schemas.turns import TurnEmbedded, TurnRecorded, TurnRefused
+from streams.core.experience import Experience, TurnView
+
+FOLD_VERSION = 1
+"""Raised whenever ``apply`` would make another state of the same events; snapshots of others are not read."""
+
+OwnerKey = tuple[str, str]
+
+
+@dataclass(slots=True)
+class TurnEntry:
+    """What is known of a turn id: its first content, and when its vector arrived."""
+
+    event_id: str
+    offset: int
+    embedded_at: int | None = None
+    vector_digest: str | None = None
+
+
+@dataclass(slots=True)
+class Owner:
+    """Memory of one (user_id, role_id). Nothing in it refers to another owner."""
+
+    experience: Experience = field(default_factory=Experience)
+    turns: dict[str, TurnEntry] = field(default_factory=dict)
+    views: list[TurnView] = field(default_factory=list)
+    names: dict[str, None] = field(default_factory=dict)
+    rounds: int = 0
+    feedback: dict[str, int] = field(default_factory=dict)
+    recalls: dict[str, int] = field(default_factory=dict)
+
+    def visible(self, offset: int) -> int:
+        """How many turns stand at or before an offset."""
+        return bisect_right(self.views, offset, key=lambda view: view.offset)
+
+
+class RecordTimes:
+    """Record times of a log, never falling, so that a time and an offset map to each other both ways.
+
+    Workers' clocks may disagree by a little; the running maximum makes "recorded by then" a prefix.
+    """
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._times = array("q")
+
+    def add(self, offset: int, recorded_ms: int) -> None:
+        """Note an event; offsets rise."""
+        self._offsets.append(offset)
+        self._times.append(max(recorded_ms, self._times[-1] if self._times else recorded_ms))
+
+    def offset_at(self, recorded_ms: int) -> int:
+        """Last offset recorded at or before a time; -1: none."""
+        index = bisect_right(self._times, recorded_ms) - 1
+        return self._offsets[index] if index >= 0 else -1
+
+    def time_at(self, offset: int) -> int | None:
+        """Record time in ms of the last event at or before an offset; None: none."""
+        index = bisect_right(self._offsets, offset) - 1
+        return self._times[index] if index >= 0 else None
+
+
+class JournalState:
+    """State of one journal partition.
+
+    Parameters
+    ----------
+    partition : int
+    embedder : str
+        Name of the recorded vectors that count. Vectors of another embedder are passed over, so their turns stand in
+        ``unembedded`` until they are embedded anew: vectors of two embedders are never mixed.
+    """
+
+    def __init__(self, partition: int, embedder: str) -> None:
+        self.partition = partition
+        self.embedder = embedder
+        self.next_offset = 0
+        self.owners: dict[OwnerKey, Owner] = {}
+        self.unembedded: dict[tuple[OwnerKey, str], None] = {}
+        """Turns without a vector, in journal order: the outstanding embedding effects."""
+        self.conflicts: dict[str, TurnRecorded] = {}
+        """Turns whose id was taken by other content, by event id: the outstanding refusals."""
+        self.refused: set[str] = set()
+        self.recorded = RecordTimes()
+
+    @property
+    def watermark(self) -> int:
+        """Last applied offset; -1: none."""
+        return self.next_offset - 1
+
+    def apply(self, offset: int, event: JournalEvent | None) -> None:
+        """Fold one event. None: an event of a type that this program doesn't know, which is passed over."""
+        if offset < self.next_offset:
+            return
+        self.next_offset = offset + 1
+        if event is None:
+            return
+        self.recorded.add(offset, instant_ms(event.recorded_at))
+        key = (event.user_id, event.role_id)
+        match event:
+            case TurnRecorded():
+                self._turn_recorded(offset, key, event)
+            case TurnEmbedded():
+                self._turn_embedded(offset, key, event)
+            case TurnRefused():
+                self.refused.add(event.causation_id)
+                self.conflicts.pop(event.causation_id, None)
+            case FeedbackRecorded():
+                self._owner(key).feedback.setdefault(event.feedback_id, offset)
+            case RecallAnswered():
+                self._owner(key).recalls.setdefault(event.recall_id, offset)
+
+    def _owner(self, key: OwnerKey) -> Owner:
+        owner = self.owners.get(key)
+        if owner is None:
+            owner = self.owners[key] = Owner()
+        return owner
+
+    def _turn_recorded(self, offset: int, key: OwnerKey, event: TurnRecorded) -> None:
+        owner = self._owner(key)
+        known = owner.turns.get(event.turn_id)
+        if known is not None:
+            if known.event_id != event.event_id and event.event_id not in self.refused:
+                self.conflicts.setdefault(event.event_id, event)
+            return
+        if event.speaker == "user":
+            owner.rounds += 1
+        view = TurnView(
+            offset=offset,
+            turn_id=event.turn_id,
+            session_id=event.session_id,
+            speaker=event.speaker,
+            name=event.name,
+            text=event.text,
+            captions=event.captions or (),
+            occurred_at=event.occurred_at,
+            occurred_ms=instant_ms(event.occurred_at),
+            round=owner.rounds,
+        )
+        owner.turns[event.turn_id] = TurnEntry(event.event_id, offset)
+        owner.views.append(view)
+        if event.name:
+            owner.names.setdefault(event.name)
+        owner.experience.append(view)
+        self.unembedded[key, event.turn_id] = None
+
+    def _turn_embedded(self, offset: int, key: OwnerKey, event: TurnEmbedded) -> None:
+        owner = self.owners.get(key)
+        entry = owner.turns.get(event.turn_id) if owner else None
+        if owner is None or entry is None or event.embedder != self.embedder or entry.embedded_at is not None:
+            return
+        if event.causation_id != entry.event_id:
+            return
+        vector = base64.b64decode(event.vector)
+        entry.embedded_at = offset
+        entry.vector_digest = hashlib.blake2b(vector, digest_size=8).hexdigest()
+        owner.experience.embed(event.turn_id, np.frombuffer(vector, dtype=np.int8), offset)
+        self.unembedded.pop((key, event.turn_id), None)
+
+    def digest(self) -> str:
+        """SHA-256 over the whole state in canonical order: equal states, equal digests."""
+        sha = hashlib.sha256(f"{FOLD_VERSION}|{self.partition}|{self.embedder}|{self.next_offset}".encode())
+        for key in sorted(self.owners):
+            owner = self.owners[key]
+            sha.update(repr((key, owner.rounds, sorted(owner.feedback.items()), sorted(owner.recalls.items()))).encode())
+            for view in owner.views:
+                entry = owner.turns[view.turn_id]
+                sha.update(repr((view, entry)).encode())
+        sha.update(repr((list(self.unembedded), sorted(self.conflicts), sorted(self.refused))).encode())
+        return sha.hexdigest()

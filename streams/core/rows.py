@@ -1,0 +1,97 @@
+"""From events to rows of ClickHouse: columns named as the fields of the contract, positions beside them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from schemas.deadletters import DeadLetter
+from schemas.envelope import instant_ms
+from schemas.recalls import RecallAnswered
+from schemas.turns import TurnRecorded
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "turns_rows": (
+        "user_id", "role_id", "turn_id", "session_id", "speaker", "text", "occurred_at", "recorded_at", "name", "model",
+        "recall_id", "captions", "metadata", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
+    ),
+    "recalls_rows": (
+        "recall_id", "request_id", "kind", "user_id", "role_id", "session_id", "query", "occurred_at", "recorded_at",
+        "preset", "config_digest", "parameters", "watermark", "round", "evidence_count", "messages_sha256", "timings_ms",
+        "total_ms", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
+    ),
+    "recall_evidence_rows": (
+        "recall_id", "mark", "path", "id", "user_id", "role_id", "turn_id", "document_id", "score", "parts",
+        "occurred_at", "evidence_topic", "evidence_partition", "evidence_offset", "kafka_topic", "kafka_partition",
+        "kafka_offset",
+    ),
+    "dead_letters_rows": (
+        "dead_letter_id", "at", "source_topic", "source_partition", "source_offset", "source_timestamp", "headers",
+        "key_base64", "value_base64", "error_code", "error_message", "attempts", "kafka_topic", "kafka_partition",
+        "kafka_offset",
+    ),
+    "kafka_offsets": ("kafka_topic", "kafka_partition", "next_offset"),
+}  # fmt: skip
+
+Row = tuple[str, tuple[Any, ...]]
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def rows_of(event: Any, topic: str, partition: int, offset: int) -> Iterator[Row]:
+    """(table, row) pairs of an event; none for events that no table keeps."""
+    at = (topic, partition, offset)
+    match event:
+        case TurnRecorded():
+            yield "turns_rows", (*_turn(event), *at)
+        case RecallAnswered():
+            yield "recalls_rows", (*_recall(event), *at)
+            for item in event.evidence:
+                yield (
+                    "recall_evidence_rows",
+                    (
+                        event.recall_id, item.mark, item.path, item.id, event.user_id, event.role_id, item.turn_id,
+                        item.document_id, item.score, item.parts, moment(event.occurred_at), item.position.topic,
+                        item.position.partition, item.position.offset, *at,
+                    ),
+                )  # fmt: skip
+        case DeadLetter():
+            yield "dead_letters_rows", (*_dead_letter(event), *at)
+
+
+def moment(instant: str) -> dt.datetime:
+    """UTC datetime, to the millisecond, of an instant of the contract."""
+    return _EPOCH + dt.timedelta(milliseconds=instant_ms(instant))
+
+
+def _turn(event: TurnRecorded) -> tuple[Any, ...]:
+    return (
+        event.user_id, event.role_id, event.turn_id, event.session_id, event.speaker, event.text,
+        moment(event.occurred_at), moment(event.recorded_at), event.name, event.model, event.recall_id,
+        list(event.captions or ()), _json(event.metadata), event.event_id,
+    )  # fmt: skip
+
+
+def _recall(event: RecallAnswered) -> tuple[Any, ...]:
+    request = event.request
+    return (
+        event.recall_id, request.request_id, request.kind, event.user_id, event.role_id, request.session_id,
+        request.query, moment(event.occurred_at), moment(event.recorded_at), event.preset, event.config_digest,
+        _json(event.parameters), _json(event.watermark), event.round, len(event.evidence), event.messages_sha256,
+        event.timings_ms, event.timings_ms.get("total", 0.0), event.event_id,
+    )  # fmt: skip
+
+
+def _dead_letter(letter: DeadLetter) -> tuple[Any, ...]:
+    source = letter.source
+    return (
+        letter.dead_letter_id, moment(letter.at), source.topic, source.partition, source.offset, source.timestamp,
+        {name: value or "" for name, value in letter.headers.items()}, letter.key_base64, letter.value_base64,
+        letter.error.code, letter.error.message, letter.attempts,
+    )  # fmt: skip
+
+
+def _json(value: Any) -> str:
+    return "" if value is None else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

@@ -1,0 +1,182 @@
+"""The ``memory`` role: answers requests from state that it folds from ``journal`` and ``library``.
+
+Faust gives group membership and the requests; the logs are read by the follower, outside of Faust. State is never
+restored from committed offsets, so there is nothing to lose: kill -9 at any point repeats work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from connectors.embeddings import HttpEmbedder
+from connectors.faust_transport import RoleApp, create_app, raw_topic, record_of
+from connectors.follower import Followed, LogFollower
+from connectors.kafka import KafkaLog
+from connectors.ports import Clock, Unavailable
+from connectors.settings import Settings
+from streams.core.conversation import JournalState
+from streams.requests import Responder
+from streams.serving import Memory, Shard
+
+log = structlog.get_logger("memory")
+
+EMBEDDER_RETRY_S = 1.0
+
+
+class MemoryRole:
+    """Wires followers, memory and responder to the partitions that Faust gives to this worker."""
+
+    def __init__(self, app: RoleApp, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._kafka = KafkaLog(settings.kafka)
+        self._embedder = HttpEmbedder.from_settings(settings)
+        self._starting = asyncio.Lock()
+        self._memory: Memory | None = None
+        self._journal: LogFollower | None = None
+        self._library: LogFollower | None = None
+        self._watchers: set[asyncio.Task[None]] = set()
+        self.responder: Responder | None = None
+
+    async def started(self) -> Responder:
+        """Connect on first use; waits for an embedder, since the state is of one embedder."""
+        async with self._starting:
+            if self.responder is None:
+                await self._kafka.start()
+                await self._await_embedder()
+                clock = Clock(lambda: time.time_ns() // 1_000_000)
+                memory = Memory(self._settings, self._kafka, self._embedder, clock, self._app.broken)
+                self._journal = self._follower("journal", memory.apply_journal)
+                self._library = self._follower("library", memory.apply_library)
+                self._watch(self._library_caught_up(memory, self._library.follow(0)))
+                memory.start()
+                self._memory = memory
+                self.responder = Responder(memory)
+            return self.responder
+
+    async def _await_embedder(self) -> None:
+        while True:
+            try:
+                await self._embedder.start()
+                return
+            except Unavailable as error:
+                log.warning("embedder_unavailable", error=str(error), retry_in_s=EMBEDDER_RETRY_S)
+                await asyncio.sleep(EMBEDDER_RETRY_S)
+
+    def _follower(self, name: str, apply: Any) -> LogFollower:
+        return LogFollower(
+            self._settings.kafka,
+            self._settings.topic(name),
+            apply,
+            self._app.broken,
+            group=f"{self._settings.prefix}follow-{name}",
+            fetch_wait_ms=self._settings.fetch_wait_ms,
+        )
+
+    def revoked(self) -> None:
+        """Stop answering and computing for all partitions until it is known which ones stay."""
+        for shard in self._memory.shards.values() if self._memory else ():
+            shard.held = False
+            shard.wake()
+
+    async def assigned(self, partitions: set[int]) -> None:
+        """Hold exactly these partitions: go on with those that were held, drop others, read new ones."""
+        await self.started()
+        assert self._memory is not None and self._journal is not None
+        for partition in set(self._memory.shards) - partitions:
+            self._journal.unfollow(partition)
+            del self._memory.shards[partition]
+        for partition in sorted(partitions):
+            shard = self._memory.shards.get(partition)
+            if shard is None:
+                shard = Shard(JournalState(partition, self._embedder.name))
+                self._memory.shards[partition] = shard
+                self._watch(self._shard_caught_up(shard, self._journal.follow(partition)))
+            shard.held = True
+        self._memory.poke()
+        self._watch(self._tell_ready())
+
+    async def stop(self) -> None:
+        """End everything in the order that loses nothing: effects, followers, producer, embedder."""
+        for task in self._watchers:
+            task.cancel()
+        if self._memory:
+            await self._memory.stop()
+        for follower in (self._journal, self._library):
+            if follower:
+                await follower.stop()
+        await self._kafka.stop()
+        await self._embedder.stop()
+
+    def _watch(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._watchers.add(task)
+        task.add_done_callback(self._watchers.discard)
+
+    async def _library_caught_up(self, memory: Memory, followed: Followed) -> None:
+        await followed.caught_up.wait()
+        memory.library_ready.set()
+        log.info("library_ready", watermark=memory.library.watermark)
+
+    async def _shard_caught_up(self, shard: Shard, followed: Followed) -> None:
+        await followed.caught_up.wait()
+        shard.ready.set()
+        log.info("partition_ready", partition=followed.partition, watermark=shard.state.watermark)
+        if self._memory:
+            self._memory.poke()
+
+    async def _tell_ready(self) -> None:
+        assert self._memory is not None
+        await self._memory.library_ready.wait()
+        for shard in list(self._memory.shards.values()):
+            await shard.ready.wait()
+        if self._settings.ready_file:
+            Path(self._settings.ready_file).write_text("ready\n", "utf-8")
+        log.info("ready", partitions=sorted(self._memory.shards))
+
+
+def create(settings: Settings) -> RoleApp:
+    """The Faust app of ``memory``."""
+    app = create_app("memory", settings)
+    requests = settings.topic("requests")
+    roles: list[MemoryRole] = []
+
+    def role() -> MemoryRole:
+        if not roles:
+            roles.append(MemoryRole(app, settings))
+        return roles[0]
+
+    def finish(event: Any, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            event.ack()
+        else:
+            app.broken(error)
+
+    @app.agent(raw_topic(app, requests), name="memory-requests")
+    async def answer_requests(stream: Any) -> None:
+        responder = await role().started()
+        async for event in stream.noack().events():
+            task = asyncio.create_task(responder.serve(record_of(event)))
+            task.add_done_callback(lambda done, event=event: finish(event, done))
+
+    @app.on_partitions_revoked.connect
+    async def _revoked(app: Any, **_: Any) -> None:
+        role().revoked()
+
+    @app.on_rebalance_complete.connect
+    async def _assigned(app: Any, **_: Any) -> None:
+        await role().assigned({tp.partition for tp in app.consumer.assignment() if tp.topic == requests})
+
+    @app.on_before_shutdown.connect
+    async def _stopping(app: Any, **_: Any) -> None:
+        await role().stop()
+
+    return app

@@ -1,0 +1,314 @@
+"""Answering one record of ``requests``: headers, forwarding, deadlines, waiting, the reply and its event.
+
+Every request gets exactly one of: a reply, a forward to its owner's partition, a dead letter (its reply topic doesn't
+exist), or a count of expired requests (nobody waits for it any more).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from connectors.ports import Outgoing, Record, Unavailable, UnknownTopic
+from schemas.codec import decode, encode, parse
+from schemas.envelope import ContractError, cloud_event_headers, instant_of
+from schemas.headers import CORRELATION_ID, FORWARDED, BadHeader, ReplyTo, deadline_ms, reply_to
+from schemas.positions import Position
+from schemas.recalls import Failure, Reply, Request
+from schemas.topics import owner_key, partition_of
+from streams.core import intake, ranking
+from streams.core.answer import Answer, Refused, answer, moment_of, with_timings
+from streams.core.settings import BadSetting, UnknownPreset, resolve
+from streams.serving import Memory, Shard
+
+log = structlog.get_logger("memory")
+
+EMBED_QUERY_S = 2.0
+"""Longest wait for a query's vector; after it words alone decide, and ``explain`` says so."""
+EMBED_SHARE = 0.8
+"""Share of the time to the deadline that ``after`` waits for vectors, once the turns themselves are there."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of requests."""
+
+    answered: int = 0
+    failed: int = 0
+    forwarded: int = 0
+    expired: int = 0
+
+
+class Responder:
+    """Answers requests from a ``Memory``."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._settings = memory.settings
+        self._in_work = 0
+        self.counts = Counts()
+
+    async def serve(self, record: Record) -> None:
+        """Handle a request to its end; returns when what follows from it is acknowledged by the log.
+
+        Raises
+        ------
+        Unavailable
+            The log can't be written: the request stays uncommitted.
+        """
+        begun = time.perf_counter()
+        to: ReplyTo | None = None
+        try:
+            to = reply_to(record.headers, self._settings.topic("replies"))
+            deadline = deadline_ms(record.headers)
+        except BadHeader as error:
+            failure = Failure(code="bad_request", message=error.message)
+            await self._fail(record, to or error.reply_to, _request_id(record), failure)
+            return
+        deadline = deadline or record.timestamp + self._settings.request_deadline_ms_default
+        if deadline < self._now_ms():
+            self.counts.expired += 1
+            log.info("request_expired", partition=record.partition, offset=record.offset, late_ms=self._now_ms() - deadline)
+            return
+        try:
+            await self._known(to)
+            request: Request = decode("requests", record.value)
+        except UnknownTopic as error:
+            await self._bury(record, ContractError("bad_header", f"reply topic: {error}"))
+            return
+        except ContractError as error:
+            code = "too_large" if error.code == "too_large" else "bad_request"
+            await self._fail(record, to, _request_id(record), Failure(code=code, message=error.message))  # type: ignore[arg-type]
+            return
+        if await self._forwarded(record, request):
+            return
+        if self._in_work >= self._settings.request_tasks_max:
+            failure = Failure(code="overloaded", message=f"{self._in_work} requests in work; try again in a second")
+            await self._fail(record, to, request.request_id, failure)
+            return
+        self._in_work += 1
+        try:
+            answered = await self._answer(record, request, deadline, begun)
+        except Refused as refused:
+            await self._fail(record, to, request.request_id, refused.failure)
+            return
+        finally:
+            self._in_work -= 1
+        await self._send(record, to, answered)
+
+    # -- before the answer --------------------------------------------------------------------------------------------
+
+    async def _known(self, to: ReplyTo) -> None:
+        count = await self._memory.log.partitions(to.topic)
+        if to.partition is not None and not 0 <= to.partition < count:
+            raise UnknownTopic(f"{to.topic!r} has {count} partitions, no {to.partition}")
+
+    async def _forwarded(self, record: Record, request: Request) -> bool:
+        topic = self._settings.topic("requests")
+        home = partition_of(request.user_id, request.role_id, await self._memory.log.partitions(topic))
+        if home == record.partition:
+            return False
+        self.counts.forwarded += 1
+        headers = (*record.headers, (FORWARDED, str(record.partition).encode()))
+        await self._append(
+            Outgoing(
+                topic=topic,
+                value=record.value or b"",
+                key=owner_key(request.user_id, request.role_id),
+                partition=home,
+                headers=headers,
+            )
+        )
+        return True
+
+    async def _answer(self, record: Record, request: Request, deadline: int, begun: float) -> Answer:
+        try:
+            settings = resolve(request.preset, request.set or {})
+        except UnknownPreset as error:
+            raise Refused(Failure(code="unknown_preset", message=str(error))) from error
+        except BadSetting as error:
+            raise Refused(Failure(code="bad_request", message=str(error))) from error
+        shard = await self._ready(record.partition, deadline)
+        embedding = asyncio.create_task(self._query_vector(request, settings, shard, deadline))
+        try:
+            not_embedded = await self._after(shard, request, deadline)
+            waited = time.perf_counter()
+            vector = await embedding
+        finally:
+            embedding.cancel()
+        embedded = time.perf_counter()
+        moment = moment_of(shard.state, self._memory.library, request, record.timestamp)
+        laps: dict[str, float] = {}
+        answered = answer(
+            shard.state,
+            self._memory.library,
+            request,
+            _source(record),
+            settings,
+            vector,
+            moment=moment,
+            config={"embedder": self._memory.embedder.name},
+            recorded_at=instant_of(self._now_ms()),
+            lap=lambda stage: laps.__setitem__(stage, time.perf_counter()),
+        )
+        searched, ended = laps["search"], laps.get("prompt", laps["search"])
+        timings = {
+            "wait": _ms(begun, waited),
+            "embed": _ms(waited, embedded),
+            "search": _ms(embedded, searched),
+            "prompt": _ms(searched, ended),
+            "total": _ms(begun, time.perf_counter()),
+        }
+        return with_timings(answered, timings, not_embedded)
+
+    async def _ready(self, partition: int, deadline: int) -> Shard:
+        while True:
+            shard = self._memory.shards.get(partition)
+            if shard is not None and shard.held:
+                ready = await _until(shard.ready.wait(), self._left_s(deadline))
+                if ready and await _until(self._memory.library_ready.wait(), self._left_s(deadline)):
+                    return shard
+            elif self._left_s(deadline) > 0:
+                await asyncio.sleep(0.02)
+            if self._left_s(deadline) <= 0:
+                message = f"partition {partition} is still being read from its journal; try again"
+                raise Refused(Failure(code="not_ready", message=message))
+
+    async def _after(self, shard: Shard, request: Request, deadline: int) -> tuple[str, ...]:
+        """Wait until the turns of ``after`` are recallable; returns those that only words can find yet."""
+        if not request.after:
+            return ()
+        key = (request.user_id, request.role_id)
+        items = [(key, turn_id) for turn_id in request.after]
+        shard.wanted.update(dict.fromkeys(items))
+        self._memory.poke()
+        embed_until = self._now_ms() + EMBED_SHARE * (deadline - self._now_ms())
+        try:
+            while True:
+                owner = shard.state.owners.get(key)
+                unseen = [turn_id for turn_id in request.after if owner is None or turn_id not in owner.turns]
+                pending = [item[1] for item in items if item in shard.state.unembedded]
+                if not unseen and (not pending or self._now_ms() >= embed_until):
+                    return tuple(pending)
+                left_s = self._left_s(deadline) if unseen else (embed_until - self._now_ms()) / 1000
+                changed = shard.changed
+                if left_s <= 0 or not shard.held:
+                    raise Refused(_not_seen(request, unseen, shard))
+                await _until(changed.wait(), left_s)
+        finally:
+            for item in items:
+                shard.wanted.pop(item, None)
+
+    async def _query_vector(self, request: Request, settings: Any, shard: Shard, deadline: int) -> Any:
+        owner = shard.state.owners.get((request.user_id, request.role_id))
+        text = ranking.query_passage(request.query, tuple(owner.names) if owner else (), settings)
+        if not text.strip():
+            return None
+        try:
+            async with asyncio.timeout(min(EMBED_QUERY_S, max(0.05, self._left_s(deadline)))):
+                return (await self._memory.embedder.embed([text], "query"))[0]
+        except (Unavailable, TimeoutError) as error:
+            log.warning("query_not_embedded", request_id=request.request_id, error=repr(error))
+            return None
+
+    # -- after the answer ---------------------------------------------------------------------------------------------
+
+    async def _send(self, record: Record, to: ReplyTo, answered: Answer) -> None:
+        event = await self._memory.append_journal(record.partition, answered.event)
+        await self._reply(record, to, answered.reply)
+        await event
+        self.counts.answered += 1
+
+    async def _fail(self, record: Record, to: ReplyTo | None, request_id: str | None, failure: Failure) -> None:
+        self.counts.failed += 1
+        log.info("request_failed", request_id=request_id, code=failure.code, error=failure.message)
+        if to is None:
+            await self._bury(record, ContractError("bad_header", failure.message))
+            return
+        reply = Reply(request_id=request_id, status="error", error=failure)
+        try:
+            await self._known(to)
+        except UnknownTopic as error:
+            await self._bury(record, ContractError("bad_header", f"{failure.message}; reply topic: {error}"))
+            return
+        await self._reply(record, to, reply)
+
+    async def _reply(self, record: Record, to: ReplyTo, reply: Reply) -> None:
+        reply_id = reply.recall_id or intake.position_id("reply", _source(record))
+        headers = cloud_event_headers("reply", 1, reply_id, instant_of(self._now_ms()))
+        if to.correlation_id is not None:
+            headers.append((CORRELATION_ID, to.correlation_id))
+        await self._append(
+            Outgoing(
+                topic=to.topic,
+                value=encode(reply),
+                key=to.correlation_id,
+                partition=to.partition,
+                headers=tuple(headers),
+            )
+        )
+
+    async def _bury(self, record: Record, error: ContractError) -> None:
+        letter = intake.dead_letter(
+            error,
+            _source(record),
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            at=instant_of(self._now_ms()),
+        )
+        await self._append(
+            Outgoing(
+                topic=self._settings.topic("dead-letters"),
+                value=encode(letter),
+                key=letter.dead_letter_id.encode(),
+                headers=tuple(cloud_event_headers("dead_letter", 1, letter.dead_letter_id, letter.at)),
+            )
+        )
+
+    async def _append(self, outgoing: Outgoing) -> None:
+        await (await self._memory.log.append(outgoing))
+
+    def _now_ms(self) -> int:
+        return self._memory.clock.now_ms()
+
+    def _left_s(self, deadline: int) -> float:
+        return (deadline - self._now_ms()) / 1000
+
+
+def _not_seen(request: Request, unseen: list[str], shard: Shard) -> Failure:
+    return Failure(
+        code="turn_not_seen",
+        message=f"turns {unseen} of `after` did not arrive before the deadline; were they posted for user "
+        f"{request.user_id!r}, role {request.role_id!r}?",
+        details={"missing": unseen, "watermark": {"journal": {str(shard.state.partition): shard.state.watermark}}},
+    )
+
+
+def _request_id(record: Record) -> str | None:
+    try:
+        request_id = parse(record.value).get("request_id")
+    except ContractError:
+        return None
+    return request_id if isinstance(request_id, str) else None
+
+
+def _source(record: Record) -> Position:
+    return Position(topic=record.topic, partition=record.partition, offset=record.offset, timestamp=record.timestamp)
+
+
+def _ms(begun: float, ended: float) -> float:
+    return round((ended - begun) * 1000, 3)
+
+
+async def _until(waiting: Any, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await waiting
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,253 @@
+"""What ``memory`` does, without Faust around it: follow the logs, compute effects, answer requests.
+
+Invariants: a partition is answered for only by the worker that holds it, and only when its journal has been read up
+to the end that it had at the assignment. An effect (embedding, refusal) is computed for causes without a result, and
+counts when it comes back through the journal, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from connectors.ports import Clock, Embedder, Log, Outgoing, Record, Unavailable
+from connectors.settings import Settings
+from schemas.codec import JOURNAL_EVENTS, LIBRARY_EVENTS, decode_event, encode, turn_of
+from schemas.envelope import ContractError, cloud_event_headers, derived_id, instant_of
+from schemas.topics import owner_key
+from schemas.turns import TurnEmbedded, TurnRecorded, TurnRefused
+from streams.core import intake
+from streams.core.conversation import JournalState, OwnerKey
+from streams.core.library import LibraryState
+
+log = structlog.get_logger("memory")
+
+RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+APPLY_SLICE = 100
+"""Events folded before the event loop gets a turn: about 5 ms, so that requests never wait long behind a replay."""
+
+
+@dataclass(slots=True)
+class Shard:
+    """One partition of memory that this worker holds."""
+
+    state: JournalState
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    held: bool = True
+    """False between revocation and the next assignment: neither answers nor effects."""
+    in_work: set[tuple[OwnerKey, str]] = field(default_factory=set)
+    wanted: dict[tuple[OwnerKey, str], None] = field(default_factory=dict)
+    """Turns that a request waits for (``after``): embedded before the backlog."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        """Tell everybody who waits for this shard to look again."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class Memory:
+    """State of a worker: its shards, the library, and the loop that computes effects."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        log_port: Log,
+        embedder: Embedder,
+        clock: Clock,
+        on_broken: Callable[[BaseException], None],
+    ) -> None:
+        self.settings = settings
+        self.log = log_port
+        self.embedder = embedder
+        self.clock = clock
+        self.shards: dict[int, Shard] = {}
+        self.library = LibraryState(embedder.name)
+        self.library_ready = asyncio.Event()
+        self._on_broken = on_broken
+        self._work = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- the logs ---------------------------------------------------------------------------------------------------
+
+    async def apply_journal(self, partition: int, records: Sequence[Record]) -> None:
+        """``ports.Apply`` of the journal follower."""
+        shard = self.shards.get(partition)
+        if shard is None:
+            return
+        for start in range(0, len(records), APPLY_SLICE):
+            for record in records[start : start + APPLY_SLICE]:
+                event = self._decode(record, JOURNAL_EVENTS)
+                shard.state.apply(record.offset, event)
+                if isinstance(event, TurnEmbedded):
+                    shard.in_work.discard(((event.user_id, event.role_id), event.turn_id))
+            await asyncio.sleep(0)
+        shard.wake()
+        if shard.state.unembedded or shard.state.conflicts:
+            self._work.set()
+
+    async def apply_library(self, _partition: int, records: Sequence[Record]) -> None:
+        """``ports.Apply`` of the library follower."""
+        for record in records:
+            self.library.apply(record.offset, self._decode(record, LIBRARY_EVENTS))
+            await asyncio.sleep(0)
+
+    def _decode(self, record: Record, known: dict[str, type]) -> Any:
+        try:
+            return decode_event(record.value, known)
+        except ContractError as error:
+            if error.code == "unknown_version":
+                # A newer program writes here: folding on without it would answer from half a memory.
+                raise
+            log.error(
+                "unreadable_event", topic=record.topic, partition=record.partition, offset=record.offset,
+                code=error.code, error=error.message,
+            )
+            return None
+
+    # -- effects ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to compute effects."""
+        self._tasks.append(asyncio.create_task(self._guard(self._effects())))
+
+    async def stop(self) -> None:
+        """End the effects loop; what it had in work is an outstanding effect of the next holder."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _guard(self, work: Any) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - the outermost loop: stop the role rather than go on half
+            self._on_broken(error)
+
+    def poke(self) -> None:
+        """Have the effects loop look again."""
+        self._work.set()
+
+    async def _effects(self) -> None:
+        attempt = 0
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while True:
+                await self._refuse_conflicts()
+                batch = self._next_batch()
+                if not batch:
+                    break
+                try:
+                    await self._embed(batch)
+                    attempt = 0
+                except Unavailable as error:
+                    pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
+                    log.warning("embedder_unavailable", error=str(error), waiting=len(batch), retry_in_s=pause)
+                    attempt += 1
+                    await asyncio.sleep(pause)
+
+    def _next_batch(self) -> list[tuple[Shard, OwnerKey, str]]:
+        """The turns to embed next: those that somebody waits for, then the oldest of each shard."""
+        limit = self.settings.embed_batch
+        batch: list[tuple[Shard, OwnerKey, str]] = []
+        shards = [shard for shard in self.shards.values() if shard.held and shard.ready.is_set()]
+        for shard in shards:
+            for item in [item for item in shard.wanted if item in shard.state.unembedded]:
+                if len(batch) < limit and item not in shard.in_work:
+                    batch.append((shard, *item))
+        for shard in shards:
+            share = max(1, limit // max(1, len(shards)))
+            taken = 0
+            for item in shard.state.unembedded:
+                if taken >= share or len(batch) >= limit:
+                    break
+                if item not in shard.in_work and item not in shard.wanted:
+                    batch.append((shard, *item))
+                    taken += 1
+        for shard, key, turn_id in batch:
+            shard.in_work.add((key, turn_id))
+        return batch
+
+    async def _embed(self, batch: list[tuple[Shard, OwnerKey, str]]) -> None:
+        texts = [shard.state.owners[key].experience.passage(turn_id) for shard, key, turn_id in batch]
+        try:
+            vectors = await self.embedder.embed(texts, "passage")
+        except BaseException:
+            for shard, key, turn_id in batch:
+                shard.in_work.discard((key, turn_id))
+            raise
+        now = instant_of(self.clock.now_ms())
+        futures = []
+        for (shard, key, turn_id), vector in zip(batch, vectors, strict=True):
+            cause = shard.state.owners[key].turns[turn_id].event_id
+            event = TurnEmbedded(
+                event_id=derived_id(cause, "TurnEmbedded", self.embedder.name),
+                occurred_at=now,
+                recorded_at=now,
+                user_id=key[0],
+                role_id=key[1],
+                turn_id=turn_id,
+                embedder=self.embedder.name,
+                vector=base64.b64encode(vector.tobytes()).decode(),
+                causation_id=cause,
+            )
+            futures.append(await self.append_journal(shard.state.partition, event))
+        await asyncio.gather(*futures)
+
+    async def _refuse_conflicts(self) -> None:
+        for shard in list(self.shards.values()):
+            if shard.held and shard.ready.is_set():
+                for event in list(shard.state.conflicts.values()):
+                    await self._refuse(shard, event)
+
+    async def _refuse(self, shard: Shard, event: TurnRecorded) -> None:
+        key = (event.user_id, event.role_id)
+        if (key, event.event_id) in shard.in_work:
+            return
+        shard.in_work.add((key, event.event_id))
+        error = ContractError(
+            "conflicting_duplicate",
+            f"turn {event.turn_id!r} of user {event.user_id!r}, role {event.role_id!r} is in the journal with other "
+            f"content; expected a new turn_id, or the same content again",
+        )
+        now = instant_of(self.clock.now_ms())
+        letter = intake.dead_letter(
+            error, event.source, key=owner_key(*key), value=encode(turn_of(event)), headers=(), at=now
+        )
+        sent = await self.log.append(
+            Outgoing(
+                topic=self.settings.topic("dead-letters"),
+                value=encode(letter),
+                key=letter.dead_letter_id.encode(),
+                headers=tuple(cloud_event_headers("dead_letter", 1, letter.dead_letter_id, letter.at)),
+            )
+        )
+        await sent
+        refused = TurnRefused(
+            event_id=derived_id(event.event_id, "TurnRefused"),
+            occurred_at=now,
+            recorded_at=now,
+            user_id=event.user_id,
+            role_id=event.role_id,
+            turn_id=event.turn_id,
+            dead_letter_id=letter.dead_letter_id,
+            causation_id=event.event_id,
+        )
+        await (await self.append_journal(shard.state.partition, refused))
+
+    async def append_journal(self, partition: int, event: Any) -> asyncio.Future[Any]:
+        """Append an event of an owner to the partition that its memory is folded from."""
+        return await self.log.append(
+            Outgoing(
+                topic=self.settings.topic("journal"),
+                value=encode(event),
+                key=owner_key(event.user_id, event.role_id),
+                partition=partition,
+                headers=tuple(cloud_event_headers(event.type, event.version, event.event_id, event.occurred_at)),
+            )
+        )

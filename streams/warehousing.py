@@ -1,0 +1,84 @@
+"""What ``analytics`` does, without Faust around it: records to rows, in batches, never ahead of the offsets.
+
+Invariant: an offset is stored in ClickHouse after the rows before it, so a restart repeats rows (the tables fold
+them into one) and skips none. While ClickHouse is away the group waits; nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+import structlog
+
+from connectors.ports import Record, Unavailable, Warehouse
+from schemas.codec import JOURNAL_EVENTS, decode, decode_event
+from schemas.envelope import ContractError
+from streams.core.rows import COLUMNS, rows_of
+
+log = structlog.get_logger("analytics")
+
+RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+BUFFER_RECORDS_MAX = 5_000
+
+
+class Warehousing:
+    """Buffers records and flushes them."""
+
+    def __init__(self, warehouse: Warehouse, *, dead_letters: str) -> None:
+        self._warehouse = warehouse
+        self._dead_letters = dead_letters
+        self._rows: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+        self._next: dict[tuple[str, int], int] = {}
+        self._flushing = asyncio.Lock()
+        self.waiting = 0
+
+    def add(self, record: Record) -> None:
+        """Take a record into the buffer."""
+        for table, row in rows_of(self._event(record), record.topic, record.partition, record.offset):
+            self._rows[table].append(row)
+        key = (record.topic, record.partition)
+        self._next[key] = max(self._next.get(key, 0), record.offset + 1)
+        self.waiting += 1
+
+    @property
+    def full(self) -> bool:
+        """Whether reading should pause until a flush."""
+        return self.waiting >= BUFFER_RECORDS_MAX
+
+    def _event(self, record: Record) -> Any:
+        try:
+            if record.topic == self._dead_letters:
+                return decode("dead-letters", record.value)
+            return decode_event(record.value, JOURNAL_EVENTS)
+        except ContractError as error:
+            if error.code == "unknown_version":
+                raise
+            log.error(
+                "unreadable_event", topic=record.topic, partition=record.partition, offset=record.offset,
+                code=error.code, error=error.message,
+            )  # fmt: skip
+            return None
+
+    async def flush(self) -> None:
+        """Insert what is buffered, then the offsets; waits while ClickHouse is away."""
+        async with self._flushing:
+            rows, self._rows = self._rows, defaultdict(list)
+            offsets, self._next = self._next, {}
+            self.waiting = 0
+            for table, batch in rows.items():
+                await self._insert(table, batch)
+            await self._insert("kafka_offsets", [(topic, part, offset) for (topic, part), offset in offsets.items()])
+
+    async def _insert(self, table: str, batch: list[tuple[Any, ...]]) -> None:
+        attempt = 0
+        while batch:
+            try:
+                await self._warehouse.insert(table, COLUMNS[table], batch)
+                return
+            except Unavailable as error:
+                pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
+                log.warning("clickhouse_unavailable", error=str(error), rows=len(batch), retry_in_s=pause)
+                attempt += 1
+                await asyncio.sleep(pause)
