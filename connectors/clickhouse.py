@@ -47,7 +47,9 @@ class ClickHouse:
                 compress=False,
             )
         except (ClickHouseError, HTTPError, OSError) as error:
-            raise Unavailable(f"no ClickHouse answers at {self.url}: {_line(error)}; set MNEMOLOG_CLICKHOUSE") from error
+            raise Unavailable(
+                f"no ClickHouse answers at {self.url}: {_line(error)}; set MNEMOLOG_CLICKHOUSE"
+            ) from error
 
     def migrate(self, folder: Path) -> list[str]:
         """Apply the numbered SQL files of a folder that were not applied yet; returns their names."""
@@ -68,9 +70,7 @@ class ClickHouse:
         """Insert rows; raises ``Unavailable`` if the server is away."""
         if not rows:
             return
-        self._call(
-            lambda client: client.insert(table, rows, column_names=list(columns), database=self.database)
-        )
+        self._call(lambda client: client.insert(table, rows, column_names=list(columns), database=self.database))
 
     def offsets(self) -> Mapping[tuple[str, int], int]:
         """Next offset by (topic, partition)."""

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import faust
+import structlog
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
 from connectors.ports import Record
 from connectors.settings import Settings
+
+log = structlog.get_logger("role")
 
 StoredOffsets = Callable[[], Awaitable[Mapping[tuple[str, int], int]]]
 
@@ -34,7 +36,7 @@ EXIT_BROKEN = 70
 class _Thread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
-        consumer._fetch_max_wait_ms = self.app.mnemolog_fetch_wait_ms
+        consumer._fetch_max_wait_ms = cast(RoleApp, self.app).mnemolog_fetch_wait_ms
         return consumer
 
 
@@ -57,15 +59,15 @@ class _Consumer(Consumer):
 
     async def perform_seek(self) -> None:
         await super().perform_seek()
-        stored: StoredOffsets | None = self.app.mnemolog_stored_offsets
+        stored = cast(RoleApp, self.app).mnemolog_stored_offsets
         if stored is None:
             return
         offsets = await stored()
         for tp in self.assignment():
-            offset = offsets.get((tp.topic, tp.partition))
-            if offset is not None:
-                await self.seek(tp, offset)
-                self._committed_offset[tp] = offset
+            # What is committed says what was read, not what was stored: without a stored offset begin at the start.
+            offset = offsets.get((tp.topic, tp.partition), 0)
+            await self.seek(tp, offset)
+            self._committed_offset[tp] = offset
 
 
 class _Transport(Transport):
@@ -84,7 +86,7 @@ class RoleApp(faust.App):
         if self.mnemolog_exit:
             return
         self.mnemolog_exit = EXIT_BROKEN
-        print(f"{self.conf.id}: stopped, its offsets not committed: {error!r}", file=sys.stderr, flush=True)
+        log.error("broken", app=self.conf.id, error=repr(error), action="stopping; unfinished offsets stay uncommitted")
         end_within(self.mnemolog_shutdown_s, EXIT_BROKEN)
         self.loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._end()))
 
@@ -149,11 +151,11 @@ def record_of(event: Any) -> Record:
 
 class _Worker(faust.Worker):
     def _on_sigterm(self) -> None:
-        end_within(self.app.mnemolog_shutdown_s, self.app.mnemolog_exit)
+        _end_soon(cast(RoleApp, self.app))
         super()._on_sigterm()
 
     def _on_sigint(self) -> None:
-        end_within(self.app.mnemolog_shutdown_s, self.app.mnemolog_exit)
+        _end_soon(cast(RoleApp, self.app))
         super()._on_sigint()
 
 
@@ -164,6 +166,10 @@ def run_worker(app: RoleApp, log_level: str) -> int:
         worker.execute_from_commandline()
     except SystemExit as ended:
         return app.mnemolog_exit or (ended.code if isinstance(ended.code, int) else 1)
+
+
+def _end_soon(app: RoleApp) -> None:
+    end_within(app.mnemolog_shutdown_s, app.mnemolog_exit)
 
 
 def end_within(seconds: float, code: int) -> None:

@@ -121,7 +121,7 @@ class LogFollower:
             return {}
         batches: dict[int, list[Any]] = {}
         for message in (first, *self._consumer.consume(BATCH_RECORDS - 1, 0)):
-            batches.setdefault(message.partition(), []).append(message)
+            batches.setdefault(message.partition() or 0, []).append(message)
         return batches
 
     def _hand_over(self, partition: int, messages: list[Any]) -> None:
@@ -133,7 +133,7 @@ class LogFollower:
         for message in messages:
             error = message.error()
             if error is None:
-                records.append(_record(message))
+                records.append(record_of(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 at_end = True
             elif error.fatal() or not error.retriable():
@@ -165,7 +165,8 @@ class LogFollower:
             return  # the loop is closed: the process is ending anyway
 
 
-def _record(message: Any) -> Record:
+def record_of(message: Any) -> Record:
+    """Plain record of a librdkafka message."""
     return Record(
         topic=message.topic(),
         partition=message.partition(),

@@ -80,7 +80,8 @@ class Request:
     version: Literal[1] = 1
 
     def __post_init__(self) -> None:
-        for instant in (self.now, self.as_of and self.as_of.recorded_at, self.as_of and self.as_of.occurred_at):
+        as_of = self.as_of
+        for instant in (self.now, as_of.recorded_at if as_of else None, as_of.occurred_at if as_of else None):
             if instant is not None:
                 instant_ms(instant)
 

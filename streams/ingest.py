@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,20 +62,20 @@ def create(settings: Settings) -> RoleApp:
                 in_flight.release()
                 app.broken(error)
                 return
-            future.add_done_callback(lambda done, event=event: finish(event, done))
+            future.add_done_callback(partial(finish, event))
 
     for name in TOPICS:
         app.agent(raw_topic(app, settings.topic(name)), name=f"ingest-{name}")(intake_agent)
 
     @app.on_rebalance_complete.connect
-    async def _ready(app: Any, **_: Any) -> None:
+    async def _ready(app: Any, *_: Any, **__: Any) -> None:
         await start()
         if settings.ready_file:
             Path(settings.ready_file).write_text("ready\n", "utf-8")
         log.info("ready", partitions=len(app.consumer.assignment()))
 
     @app.on_before_shutdown.connect
-    async def _stopping(app: Any, **_: Any) -> None:
+    async def _stopping(app: Any, *_: Any, **__: Any) -> None:
         await kafka.stop()
         await embedder.stop()
 

@@ -183,7 +183,11 @@ class Intake:
             error, _source(record), key=record.key, value=record.value, headers=record.headers, at=self._now()
         )
         log.warning(
-            "dead_letter", topic=record.topic, partition=record.partition, offset=record.offset, code=error.code,
+            "dead_letter",
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            code=error.code,
             error=error.message,
         )
         return await self._log.append(
@@ -200,6 +204,4 @@ class Intake:
 
 
 def _source(record: Record) -> Position:
-    return Position(
-        topic=record.topic, partition=record.partition, offset=record.offset, timestamp=record.timestamp
-    )
+    return Position(topic=record.topic, partition=record.partition, offset=record.offset, timestamp=record.timestamp)

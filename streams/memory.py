@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ class MemoryRole:
     async def assigned(self, partitions: set[int]) -> None:
         """Hold exactly these partitions: go on with those that were held, drop others, read new ones."""
         await self.started()
-        assert self._memory is not None and self._journal is not None
+        assert self._memory is not None
+        assert self._journal is not None
         for partition in set(self._memory.shards) - partitions:
             self._journal.unfollow(partition)
             del self._memory.shards[partition]
@@ -165,18 +167,18 @@ def create(settings: Settings) -> RoleApp:
         responder = await role().started()
         async for event in stream.noack().events():
             task = asyncio.create_task(responder.serve(record_of(event)))
-            task.add_done_callback(lambda done, event=event: finish(event, done))
+            task.add_done_callback(partial(finish, event))
 
     @app.on_partitions_revoked.connect
-    async def _revoked(app: Any, **_: Any) -> None:
+    async def _revoked(app: Any, *_: Any, **__: Any) -> None:
         role().revoked()
 
     @app.on_rebalance_complete.connect
-    async def _assigned(app: Any, **_: Any) -> None:
+    async def _assigned(app: Any, *_: Any, **__: Any) -> None:
         await role().assigned({tp.partition for tp in app.consumer.assignment() if tp.topic == requests})
 
     @app.on_before_shutdown.connect
-    async def _stopping(app: Any, **_: Any) -> None:
+    async def _stopping(app: Any, *_: Any, **__: Any) -> None:
         await role().stop()
 
     return app

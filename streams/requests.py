@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -21,7 +21,7 @@ from schemas.positions import Position
 from schemas.recalls import Failure, Reply, Request
 from schemas.topics import owner_key, partition_of
 from streams.core import intake, ranking
-from streams.core.answer import Answer, Refused, answer, moment_of, with_timings
+from streams.core.answer import Answer, Refused, answer, moment_of, names_at, with_timings
 from streams.core.settings import BadSetting, UnknownPreset, resolve
 from streams.serving import Memory, Shard
 
@@ -72,7 +72,9 @@ class Responder:
         deadline = deadline or record.timestamp + self._settings.request_deadline_ms_default
         if deadline < self._now_ms():
             self.counts.expired += 1
-            log.info("request_expired", partition=record.partition, offset=record.offset, late_ms=self._now_ms() - deadline)
+            log.info(
+                "request_expired", partition=record.partition, offset=record.offset, late_ms=self._now_ms() - deadline
+            )
             return
         try:
             await self._known(to)
@@ -133,15 +135,12 @@ class Responder:
         except BadSetting as error:
             raise Refused(Failure(code="bad_request", message=str(error))) from error
         shard = await self._ready(record.partition, deadline)
-        embedding = asyncio.create_task(self._query_vector(request, settings, shard, deadline))
-        try:
-            not_embedded = await self._after(shard, request, deadline)
-            waited = time.perf_counter()
-            vector = await embedding
-        finally:
-            embedding.cancel()
-        embedded = time.perf_counter()
+        not_embedded = await self._after(shard, request, deadline)
+        # The moment is fixed before the query is embedded, since the embedded text depends on names known by then.
         moment = moment_of(shard.state, self._memory.library, request, record.timestamp)
+        waited = time.perf_counter()
+        vector = await self._query_vector(request, settings, names_at(shard.state, request, moment), deadline)
+        embedded = time.perf_counter()
         laps: dict[str, float] = {}
         answered = answer(
             shard.state,
@@ -203,9 +202,8 @@ class Responder:
             for item in items:
                 shard.wanted.pop(item, None)
 
-    async def _query_vector(self, request: Request, settings: Any, shard: Shard, deadline: int) -> Any:
-        owner = shard.state.owners.get((request.user_id, request.role_id))
-        text = ranking.query_passage(request.query, tuple(owner.names) if owner else (), settings)
+    async def _query_vector(self, request: Request, settings: Any, names: tuple[str, ...], deadline: int) -> Any:
+        text = ranking.query_passage(request.query, names, settings, user=request.user_id, assistant=request.role_id)
         if not text.strip():
             return None
         try:

@@ -105,8 +105,12 @@ class Memory:
                 # A newer program writes here: folding on without it would answer from half a memory.
                 raise
             log.error(
-                "unreadable_event", topic=record.topic, partition=record.partition, offset=record.offset,
-                code=error.code, error=error.message,
+                "unreadable_event",
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                code=error.code,
+                error=error.message,
             )
             return None
 

@@ -89,6 +89,12 @@ def moment_of(journal: JournalState, library: LibraryState, request: Request, re
     )
 
 
+def names_at(journal: JournalState, request: Request, moment: Moment) -> tuple[str, ...]:
+    """Names of the participants that were known at a moment."""
+    owner = journal.owners.get((request.user_id, request.role_id), _NOBODY)
+    return owner.experience.names(moment.journal)
+
+
 def _journal_cut(journal: JournalState, owner: Owner, as_of: AsOf) -> tuple[int, int | None]:
     if as_of.offset is not None:
         return min(as_of.offset, journal.watermark), None
@@ -177,7 +183,7 @@ def answer(
         session_id=request.session_id,
         user_id=request.user_id,
         role_id=request.role_id,
-        names=tuple(owner.names),
+        names=owner.experience.names(moment.journal),
         exclude=frozenset({moment.own_turn.turn_id}) if moment.own_turn else frozenset(),
         limits=limits,
     )
@@ -206,9 +212,7 @@ def answer(
     config_digest = digest(settings, config)
     recall_id = "r-" + derived_id("recall", source.topic, source.partition, source.offset)
     messages = assembly.messages if assembly else None
-    watermark = Watermark(
-        journal={str(journal.partition): moment.journal.offset}, library={"0": moment.library.offset}
-    )
+    watermark = Watermark(journal={str(journal.partition): moment.journal.offset}, library={"0": moment.library.offset})
     explain = {**(found.explain or {}), **({"prompt": assembly.trace} if assembly else {})} if request.explain else None
     reply = Reply(
         request_id=request.request_id,
@@ -237,7 +241,9 @@ def _event(
     moment: Moment,
     recorded_at: str,
 ) -> RecallAnswered:
-    assert reply.recall_id is not None and reply.watermark is not None and reply.config_digest is not None
+    assert reply.recall_id is not None
+    assert reply.watermark is not None
+    assert reply.config_digest is not None
     return RecallAnswered(
         event_id=derived_id("RecallAnswered", reply.recall_id),
         occurred_at=request.now or instant_of(moment.now_ms),

@@ -44,7 +44,6 @@ class Owner:
     experience: Experience = field(default_factory=Experience)
     turns: dict[str, TurnEntry] = field(default_factory=dict)
     views: list[TurnView] = field(default_factory=list)
-    names: dict[str, None] = field(default_factory=dict)
     rounds: int = 0
     feedback: dict[str, int] = field(default_factory=dict)
     recalls: dict[str, int] = field(default_factory=dict)
@@ -159,8 +158,6 @@ class JournalState:
         )
         owner.turns[event.turn_id] = TurnEntry(event.event_id, offset)
         owner.views.append(view)
-        if event.name:
-            owner.names.setdefault(event.name)
         owner.experience.append(view)
         self.unembedded[key, event.turn_id] = None
 
@@ -182,7 +179,9 @@ class JournalState:
         sha = hashlib.sha256(f"{FOLD_VERSION}|{self.partition}|{self.embedder}|{self.next_offset}".encode())
         for key in sorted(self.owners):
             owner = self.owners[key]
-            sha.update(repr((key, owner.rounds, sorted(owner.feedback.items()), sorted(owner.recalls.items()))).encode())
+            sha.update(
+                repr((key, owner.rounds, sorted(owner.feedback.items()), sorted(owner.recalls.items()))).encode()
+            )
             for view in owner.views:
                 entry = owner.turns[view.turn_id]
                 sha.update(repr((view, entry)).encode())

@@ -69,7 +69,7 @@ class LibraryState:
             case DocumentRemoved():
                 self._done.add(event.event_id)
                 if self._current.pop(event.document_id, None) is not None:
-                    self.knowledge.remove(event.document_id, offset)
+                    self.knowledge.remove(event.document_id, offset, instant_ms(event.occurred_at))
                     self._history.append((offset, event.document_id, None))
             case PersonaDeclared():
                 self._done.add(event.event_id)
@@ -96,9 +96,7 @@ class LibraryState:
         else:
             self.foreign.pop(event.document_id, None)
         ordered = [parts[index] for index in range(event.parts)]
-        self.knowledge.add_revision(
-            event.document_id, self._revision(ordered), offset, instant_ms(event.occurred_at)
-        )
+        self.knowledge.add_revision(event.document_id, self._revision(ordered), offset, instant_ms(event.occurred_at))
 
     def _revision(self, parts: list[DocumentChunked]) -> RevisionView:
         first = parts[0]
@@ -140,5 +138,7 @@ class LibraryState:
         sha = hashlib.sha256(f"{self.embedder}|{self.next_offset}".encode())
         sha.update(repr(self._history).encode())
         sha.update(repr({cause: sorted(parts) for cause, parts in sorted(self._pending.items())}).encode())
-        sha.update(repr([(role, [a.event_id for a in anchors]) for role, anchors in sorted(self.anchors.items())]).encode())
+        sha.update(
+            repr([(role, [a.event_id for a in anchors]) for role, anchors in sorted(self.anchors.items())]).encode()
+        )
         return sha.hexdigest()

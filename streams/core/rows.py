@@ -20,8 +20,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "recalls_rows": (
         "recall_id", "request_id", "kind", "user_id", "role_id", "session_id", "query", "occurred_at", "recorded_at",
-        "preset", "config_digest", "parameters", "watermark", "round", "evidence_count", "messages_sha256", "timings_ms",
-        "total_ms", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
+        "preset", "config_digest", "parameters", "watermark", "round", "evidence_count", "messages_sha256",
+        "timings_ms", "total_ms", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
     ),
     "recall_evidence_rows": (
         "recall_id", "mark", "path", "id", "user_id", "role_id", "turn_id", "document_id", "score", "parts",
