@@ -130,6 +130,12 @@ def create_app(role: str, settings: Settings) -> RoleApp:
     return app
 
 
+def on(signal: Any) -> Callable[[Any], Any]:
+    """Decorator: connect a handler to one of the app's signals."""
+    connect: Callable[[Any], Any] = signal.connect
+    return connect
+
+
 def raw_topic(app: RoleApp, name: str) -> Any:
     """A topic of plain bytes: decoding and its errors are ours."""
     return app.topic(name, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")

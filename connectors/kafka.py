@@ -26,19 +26,22 @@ class KafkaLog:
     """
 
     def __init__(self, bootstrap: str, *, linger_ms: int = 1) -> None:
-        self._producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=bootstrap,
-            acks="all",
-            enable_idempotence=False,
-            linger_ms=linger_ms,
-            max_request_size=MESSAGE_BYTES_MAX,
-            max_batch_size=256 * 1024,
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-        )
+        self._bootstrap = bootstrap
+        self._linger_ms = linger_ms
+        self._producer: Any = None  # made in start(): aiokafka binds it to the running loop
         self._counts: dict[str, int] = {}
 
     async def start(self) -> None:
         """Connect; raises ``Unavailable`` with the address that did not answer."""
+        self._producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            acks="all",
+            enable_idempotence=False,
+            linger_ms=self._linger_ms,
+            max_request_size=MESSAGE_BYTES_MAX,
+            max_batch_size=256 * 1024,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
         try:
             await self._producer.start()
         except KafkaConnectionError as error:
@@ -46,12 +49,13 @@ class KafkaLog:
 
     async def stop(self) -> None:
         """Flush and disconnect."""
-        await self._producer.stop()
+        if self._producer is not None:
+            await self._producer.stop()
 
     async def append(self, outgoing: Outgoing) -> asyncio.Future[Any]:
         """See ``ports.Log``."""
         try:
-            return await self._producer.send(
+            future: asyncio.Future[Any] = await self._producer.send(
                 outgoing.topic,
                 value=outgoing.value,
                 key=outgoing.key,
@@ -60,6 +64,7 @@ class KafkaLog:
             )
         except KafkaError as error:
             raise Unavailable(f"append to {outgoing.topic} failed: {error!r}") from error
+        return future
 
     async def partitions(self, topic: str) -> int:
         """See ``ports.Log``. Asks the whole cluster: a metadata request by name would create the topic on Tansu."""

@@ -16,6 +16,7 @@ import asyncio
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -40,14 +41,12 @@ COMPRESS_BYTES_MIN = 1024
 STOP_QUERIES_S = 1.0  # a signal ends the process within two seconds:
 STOP_ENGINE_S = 0.6  # queries finish for one, then the engine closes; what is answered is on disk before either
 
-_TRANSPORT = frozenset(  # parameters of the interface, for it or for nobody; all others are settings
-    """
-    query database default_format query_id session_id session_timeout session_check close_session user password
-    quota_key role stacktrace compress decompress wait_end_of_query buffer_size client_protocol_version
-    enable_http_compression http_zlib_compression_level send_progress_in_http_headers http_wait_end_of_query
-    http_headers_progress_interval_ms cancel_http_readonly_queries_on_client_close http_response_buffer_size
-    async_insert wait_for_async_insert
-    """.split()  # the last two: an INSERT is answered when stored, whatever is asked
+_TRANSPORT = re.compile(  # parameters of the interface, for it or for nobody; all others are settings
+    "query|query_id|database|default_format|session_(id|timeout|check)|close_session|user|password|quota_key|role"
+    "|stacktrace|(de)?compress|wait_end_of_query|buffer_size|client_protocol_version|enable_http_compression"
+    "|http_(zlib_compression_level|wait_end_of_query|headers_progress_interval_ms|response_buffer_size)"
+    "|send_progress_in_http_headers|cancel_http_readonly_queries_on_client_close|param_.*"
+    "|(wait_for_)?async_insert"  # an INSERT is answered when stored, whatever is asked
 )
 _STATUS = {  # as exceptionCodeToHTTPStatus.cpp in ClickHouse; 500 for all others
     **dict.fromkeys((194,), 401),
@@ -247,11 +246,7 @@ def _request(
         database=values.get("database") or http.headers.get("X-ClickHouse-Database") or "",
         format=values.get("default_format") or http.headers.get("X-ClickHouse-Format") or "",
         parameters={name[6:]: value for name, value in values.items() if name.startswith("param_")},
-        settings={
-            name: value
-            for name, value in values.items()
-            if name not in _TRANSPORT and not name.startswith("param_") and name
-        },
+        settings={name: value for name, value in values.items() if name and not _TRANSPORT.fullmatch(name)},
         session_id=values.get("session_id", ""),
         session_check=values.get("session_check", "0") == "1",
         session_timeout_s=timeout_s,
@@ -343,7 +338,7 @@ async def serve(engine: Engine, listener: socket.socket, host: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     server = Server(engine)
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=0.1, auto_decompress=False)
     await runner.setup()
     await web.SockSite(runner, listener).start()
     print(f"clickhouse ready on http://{host}:{listener.getsockname()[1]}", flush=True)

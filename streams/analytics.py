@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from connectors.clickhouse import AsyncWarehouse, ClickHouse
-from connectors.faust_transport import RoleApp, create_app, raw_topic, record_of
+from connectors.faust_transport import RoleApp, create_app, on, raw_topic, record_of
 from connectors.ports import Unavailable
 from connectors.settings import Settings
 from streams.warehousing import Warehousing
@@ -78,8 +78,8 @@ def create(settings: Settings, migrations: Path) -> RoleApp:
                 app.broken(error)
                 return
 
-    @app.on_rebalance_complete.connect
-    async def _ready(app: Any, *_: Any, **__: Any) -> None:
+    @on(app.on_rebalance_complete)
+    async def _ready(app: Any, **_: Any) -> None:
         await start()
         if settings.ready_file:
             Path(settings.ready_file).write_text("ready\n", "utf-8")

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from connectors.embeddings import HttpEmbedder
-from connectors.faust_transport import RoleApp, create_app, raw_topic, record_of
+from connectors.faust_transport import RoleApp, create_app, on, raw_topic, record_of
 from connectors.kafka import KafkaLog
 from connectors.ports import Clock
 from connectors.settings import Settings
@@ -67,15 +67,15 @@ def create(settings: Settings) -> RoleApp:
     for name in TOPICS:
         app.agent(raw_topic(app, settings.topic(name)), name=f"ingest-{name}")(intake_agent)
 
-    @app.on_rebalance_complete.connect
-    async def _ready(app: Any, *_: Any, **__: Any) -> None:
+    @on(app.on_rebalance_complete)
+    async def _ready(app: Any, **_: Any) -> None:
         await start()
         if settings.ready_file:
             Path(settings.ready_file).write_text("ready\n", "utf-8")
         log.info("ready", partitions=len(app.consumer.assignment()))
 
-    @app.on_before_shutdown.connect
-    async def _stopping(app: Any, *_: Any, **__: Any) -> None:
+    @on(app.on_before_shutdown)
+    async def _stopping(app: Any, **_: Any) -> None:
         await kafka.stop()
         await embedder.stop()
 

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from connectors.embeddings import HttpEmbedder
-from connectors.faust_transport import RoleApp, create_app, raw_topic, record_of
+from connectors.faust_transport import RoleApp, create_app, on, raw_topic, record_of
 from connectors.follower import Followed, LogFollower
 from connectors.kafka import KafkaLog
 from connectors.ports import Clock, Unavailable
@@ -169,16 +169,16 @@ def create(settings: Settings) -> RoleApp:
             task = asyncio.create_task(responder.serve(record_of(event)))
             task.add_done_callback(partial(finish, event))
 
-    @app.on_partitions_revoked.connect
-    async def _revoked(app: Any, *_: Any, **__: Any) -> None:
+    @on(app.on_partitions_revoked)
+    async def _revoked(app: Any, **_: Any) -> None:
         role().revoked()
 
-    @app.on_rebalance_complete.connect
-    async def _assigned(app: Any, *_: Any, **__: Any) -> None:
+    @on(app.on_rebalance_complete)
+    async def _assigned(app: Any, **_: Any) -> None:
         await role().assigned({tp.partition for tp in app.consumer.assignment() if tp.topic == requests})
 
-    @app.on_before_shutdown.connect
-    async def _stopping(app: Any, *_: Any, **__: Any) -> None:
+    @on(app.on_before_shutdown)
+    async def _stopping(app: Any, **_: Any) -> None:
         await role().stop()
 
     return app

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 
 import rjieba
 import Stemmer
@@ -17,12 +18,16 @@ import Stemmer
 TOKEN_LENGTH_MAX = 40
 """Characters of a token; longer runs (base64, a page without blanks) are cut: nobody asks for them letter by letter."""
 
+QUERY_CHARACTERS_MAX = 8_000
+"""Characters of a query that are cut into terms; BM25 scores a few dozen terms anyway."""
+
 # Scripts written without blanks between words: Thai to Myanmar, Khmer, kana, Han with its extensions.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_RUN = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?:['’][^\W_{_UNSPACED}]+)*")
+# A number with its Chinese unit of time is one term, so that 5月20号 finds what was said on 5月20日.
+_RUN = re.compile(rf"\d{{1,4}}[年月日号]|[{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?:['’][^\W_{_UNSPACED}]+)*")
 _UNSPACED_FIRST = re.compile(rf"[{_UNSPACED}]")
 _CJK = re.compile(rf"[{_UNSPACED}\uac00-\ud7af]")
 
@@ -30,16 +35,18 @@ _CJK = re.compile(rf"[{_UNSPACED}\uac00-\ud7af]")
 _STEMMER = Stemmer.Stemmer("english")
 
 # Words that stand in nearly every utterance: their BM25 weight is about nothing, their postings cost the most.
-_STOP_EN = frozenset(
+_STOP_ENGLISH = (
     "a an the and or but if of to in on at by for with from as is am are was were be been being do does did doing have "
     "has had having i me my mine you your yours he him his she her hers it its we us our they them their this that "
-    "these those there here what which who whom whose when where why how will would can could shall should may might "
-    "must not no so than then too very just about into over i'm i've i'd i'll you're it's that's don't didn't".split()
+    "these those there here what which who whom whose when where why how would can could shall should might "
+    "must not no so than then too very just about into over i'm i've i'd i'll you're it's that's don't didn't"
 )
-_STOP_ZH = frozenset(
+_STOP_CHINESE = (
     "的 了 是 我 你 您 他 她 它 在 有 和 就 不 也 都 而 及 与 着 或 吗 呢 吧 啊 呀 么 这 那 个 们 把 被 让 给 对 从 到 "
-    "什么 我们 你们 他们 她们 这个 那个 这些 那些 怎么 一个 没有 可以 因为 所以 但是 如果 就是 还是".split()
+    "什么 我们 你们 他们 她们 这个 那个 这些 那些 怎么 一个 没有 可以 因为 所以 但是 如果 就是 还是"
 )
+_STOP_EN = frozenset(_STOP_ENGLISH.split())
+_STOP_ZH = frozenset(_STOP_CHINESE.split())
 
 
 def tokens(text: str) -> list[str]:
@@ -60,8 +67,8 @@ def tokens(text: str) -> list[str]:
     ['run', 'pari', '2nd', 'time']
     >>> tokens("昨天吃了馄饨")
     ['昨天', '吃', '馄饨', '天吃', '吃了', '了馄']
-    >>> tokens("👍 the …")
-    []
+    >>> tokens("👍 the …"), tokens("5月20号")
+    ([], ['5月', '20日'])
     """
     found: list[str] = []
     spaced: list[str] = []
@@ -73,6 +80,8 @@ def tokens(text: str) -> list[str]:
             found += _unspaced(run)
         elif run not in _STOP_EN:
             word = run.replace("’", "'").removesuffix("'s").replace("'", "")
+            if word.endswith("号"):
+                word = word[:-1] + "日"
             spaced.append(word[:TOKEN_LENGTH_MAX])
     if spaced:
         found += _STEMMER.stemWords(spaced)
@@ -83,7 +92,19 @@ def _unspaced(run: str) -> list[str]:
     """Words of a run of characters, then its bigrams that are not among them."""
     words = [word[:TOKEN_LENGTH_MAX] for word in rjieba.cut_for_search(run) if word not in _STOP_ZH]
     known = set(words) | _STOP_ZH
-    return words + [pair for pair in map("".join, zip(run, run[1:], strict=False)) if pair not in known]
+    return words + [pair for pair in map("".join, pairwise(run)) if pair not in known]
+
+
+def query_tokens(query: str) -> list[str]:
+    """Terms of a query; of a very long one those of its beginning and its end, where questions stand.
+
+    >>> len(query_tokens("word " * 20_000))
+    1600
+    """
+    if len(query) > QUERY_CHARACTERS_MAX:
+        half = QUERY_CHARACTERS_MAX // 2
+        query = query[:half] + " " + query[-half:]
+    return tokens(query)
 
 
 def language(text: str) -> str:
@@ -111,6 +132,22 @@ def token_estimate(text: str) -> int:
     return dense + (len(text) - dense + 3) // 4
 
 
+def _name_pattern(name: str) -> str:
+    edge = r"\b" if name.isascii() else ""
+    return rf"{edge}{re.escape(name)}(?:['’]s)?{edge if name[-1].isalnum() else ''}"
+
+
+def named(text: str, names: Sequence[str]) -> frozenset[str]:
+    """Which of the names stand in a text.
+
+    >>> sorted(named("Did mel or Caroline's son call?", ["Caroline", "Mel", "Cal"]))
+    ['Caroline', 'Mel']
+    """
+    return frozenset(
+        name for name in names if name.strip() and re.search(_name_pattern(name.strip()), text, flags=re.IGNORECASE)
+    )
+
+
 def without_names(text: str, names: Sequence[str]) -> str:
     """The text without the participants' names, for embedding a query.
 
@@ -129,7 +166,6 @@ def without_names(text: str, names: Sequence[str]) -> str:
     """
     shorter = text
     for name in sorted({name.strip() for name in names if name and name.strip()}, key=lambda name: (-len(name), name)):
-        edges = (r"\b", r"\b") if name.isascii() else ("", "")
-        shorter = re.sub(rf"{edges[0]}{re.escape(name)}(?:['’]s)?{edges[1]}", " ", shorter, flags=re.IGNORECASE)
+        shorter = re.sub(_name_pattern(name), " ", shorter, flags=re.IGNORECASE)
     shorter = " ".join(shorter.split()) if shorter != text else text
     return shorter if any(character.isalnum() for character in shorter) else text

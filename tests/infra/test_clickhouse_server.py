@@ -181,8 +181,9 @@ def test_parameters_and_settings_stay_in_their_request(http: httpx.Client, table
         ("INSERT INTO m.t FORMAT JSONEachRow\n{bad", {}, 400, "27"),
     ],
 )
+@pytest.mark.usefixtures("table")
 def test_errors_carry_clickhouses_number_and_status(
-    http: httpx.Client, table: str, query: str, params: dict[str, str], status: int, code: str
+    http: httpx.Client, query: str, params: dict[str, str], status: int, code: str
 ) -> None:
     response = http.post("/", content=query, params=params)
     assert (response.status_code, response.headers["X-ClickHouse-Exception-Code"]) == (status, code), response.text

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
+
+from infra import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -54,7 +57,15 @@ def test_the_three_roles_run_as_documented_with_every_address() -> None:
         wanted = {f"MNEMOLOG_{name}" for name in ("KAFKA", "CLICKHOUSE", "EMBEDDINGS", "OBJECTS", "PREFIX")}
         assert wanted <= service["environment"].keys()
         assert service["healthcheck"]["test"][-1] == service["environment"]["MNEMOLOG_READY_FILE"]
-    assert SERVICES["topics"]["command"] == ["mnemolog", "topics", "create"]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(SERVICES) if SERVICES[name].get("command", [""])[0] == "mnemolog"]
+)
+def test_the_command_line_takes_the_commands(name: str) -> None:
+    defaults = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", part) for part in SERVICES[name]["command"]]
+    group = typer.main.get_command(cli.app)
+    group.commands[defaults[1]].make_context(defaults[1], defaults[2:])  # type: ignore[attr-defined]
 
 
 def test_built_targets_exist_in_the_dockerfile() -> None:

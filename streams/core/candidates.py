@@ -1,0 +1,87 @@
+"""What goes into a search and what comes out: the query and scored candidates, before they become evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.recalls import Limits, Path
+from streams.core.fusion import SCORE_DECIMALS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallQuery:
+    """One question to memory, with everything that it depends on but the logs.
+
+    Parameters
+    ----------
+    text : str
+    vector : (d,) int8 or None
+        Of ``ranking.query_text``; None: the embedder is away, words alone decide.
+    now_ms : int
+        Milliseconds since the epoch; decay and time window are measured from here.
+    round : int
+        The current round.
+    names : tuple of str
+        The participants' names.
+    exclude : frozenset of str
+        Turn ids that are never evidence: the query's own turn.
+    """
+
+    text: str
+    vector: npt.NDArray[np.int8] | None
+    now_ms: int
+    round: int
+    user_id: str
+    role_id: str
+    session_id: str | None = None
+    names: tuple[str, ...] = ()
+    exclude: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A turn or a parent with its score and every component of it; evidence once it is within the limits."""
+
+    id: str
+    path: Path
+    text: str
+    score: float
+    parts: dict[str, float]
+    offset: int
+    occurred_at: str
+    occurred_ms: int
+    speaker: str | None = None
+    name: str | None = None
+    source: str | None = None
+    turn_id: str | None = None
+    document_id: str | None = None
+    title: str | None = None
+    round: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Candidates of one path, best first, and what an explanation tells besides."""
+
+    candidates: list[Candidate]
+    considered: int = 0
+    """Entries that were visible and inside the time window."""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def parts_of(columns: dict[str, npt.NDArray[np.float64] | None], index: int) -> dict[str, float]:
+    """Row ``index`` of the columns that there are, rounded to 1e-6.
+
+    >>> parts_of({"vector": np.array([0.12345678]), "bm25": None}, 0)
+    {'vector': 0.123457}
+    """
+    return {
+        name: round(float(column[index]), SCORE_DECIMALS) + 0.0
+        for name, column in columns.items()
+        if column is not None
+    }

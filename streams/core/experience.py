@@ -1,0 +1,373 @@
+"""Experience: the past turns of one owner, found by words and by meaning, weighed by round and clock.
+
+Invariants: an ``Experience`` holds one owner, so no filter on user or role can be forgotten; a search at a cut equals
+a search of a history that ends there, bit by bit (vectors that arrived later included).
+
+References
+----------
+Yang et al. (2026), arXiv:2605.14802 (ARPM): s' = clip(cos, 0, 1) + b_session + b_user + b_character; s = s'·w.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streams.core import bm25, fusion, temporal, text
+from streams.core.candidates import Candidate, Found, RecallQuery, parts_of
+from streams.core.settings import ExperienceSettings, Settings
+from streams.core.vectors import Vectors
+from streams.core.visibility import Column, Cut, Entries, Mask
+
+__all__ = ["Cut", "Experience", "TurnView"]
+
+PASSAGE_CHARACTERS_MAX = 4_000
+"""Of a longer turn the beginning is embedded: embedders read about 512 tokens."""
+CORRECTION_POOL = 50
+"""Best candidates that are compared with each other: what ranks below is not shown."""
+SAMPLE = 512
+"""Visible vectors, evenly spaced, whose scores stand for all when mean and spread are taken."""
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnView:
+    """A recorded turn as memory sees it."""
+
+    offset: int
+    turn_id: str
+    session_id: str
+    speaker: str
+    text: str
+    occurred_at: str
+    occurred_ms: int
+    round: int
+    name: str | None = None
+    captions: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Text and captions, as evidence and passages hold them.
+
+        >>> TurnView(offset=0, turn_id="t", session_id="s", speaker="user", text="Look!", occurred_at="", occurred_ms=0,
+        ...     round=1, captions=("a bowl of soup",)).shown
+        'Look! [a bowl of soup]'
+        """
+        return " ".join([self.text, *(f"[{caption}]" for caption in self.captions)])
+
+
+class Experience:
+    """Index of one owner's turns."""
+
+    __slots__ = ("_by_id", "_entries", "_postings", "_rounds", "_session_last", "_turns", "_vectors")
+
+    def __init__(self) -> None:
+        self._turns: list[TurnView] = []
+        self._by_id: dict[str, int] = {}
+        self._session_last: dict[str, int] = {}
+        self._entries = Entries()
+        self._rounds = Column(np.int64)
+        self._postings = bm25.Postings()
+        self._vectors = _Embedded()
+
+    @property
+    def turns(self) -> Sequence[TurnView]:
+        """All turns in log order."""
+        return self._turns
+
+    def names(self, cut: Cut) -> tuple[str, ...]:
+        """The participants' names as of a cut, in order of appearance."""
+        visible = self._turns[: len(self._entries.visible(cut))]
+        return tuple(dict.fromkeys(turn.name for turn in visible if turn.name))
+
+    def append(self, turn: TurnView) -> bool:
+        """Add a turn.
+
+        Turns come in log order. A turn id that is already here is ignored.
+
+        Returns
+        -------
+        bool
+            Whether it was added.
+
+        Raises
+        ------
+        ValueError
+            Where the offset is below that of the turn before.
+        """
+        if turn.turn_id in self._by_id:
+            return False
+        index = self._entries.append(turn.offset, turn.occurred_ms)
+        self._by_id[turn.turn_id] = index
+        self._turns.append(turn)
+        self._rounds.append(turn.round)
+        terms = text.tokens(" ".join([turn.name or "", turn.shown])) + _date_terms(turn.occurred_at)
+        self._postings.add(terms, previous=self._session_last.get(turn.session_id, -1))
+        self._session_last[turn.session_id] = index
+        return True
+
+    def embed(self, turn_id: str, vector: npt.NDArray[np.int8], offset: int) -> bool:
+        """Give a turn its vector, at the offset of the record that says so.
+
+        Vectors come in log order, turns in any. Ignored: an unknown turn, a second vector, another dimension.
+
+        Returns
+        -------
+        bool
+            Whether it was taken.
+        """
+        index = self._by_id.get(turn_id)
+        return index is not None and self._vectors.add(index, vector, offset)
+
+    def passage(self, turn_id: str) -> str:
+        """The text to embed for a turn; a function of the turn and of turns before it.
+
+        Raises
+        ------
+        KeyError
+            Where the turn is unknown.
+        """
+        return self._turns[self._by_id[turn_id]].shown[:PASSAGE_CHARACTERS_MAX]
+
+    def search(self, query: RecallQuery, settings: Settings, cut: Cut, *, count: int | None = None) -> Found:
+        """Turns that answer a query, best first.
+
+        Parameters
+        ----------
+        query : RecallQuery
+        settings : Settings
+        cut : Cut
+            In offsets of the journal.
+        count : int, optional
+            At most so many candidates; all of the pool by default.
+
+        Returns
+        -------
+        Found
+            ``notes`` count the turns that the time window left out.
+        """
+        chosen = settings.experience
+        mask = self._entries.visible(cut)
+        oldest_ms = query.now_ms - chosen.window_days * temporal.MS_PER_DAY
+        recent = self._entries.event_ms[: len(mask)] >= oldest_ms
+        notes: dict[str, Any] = {"outside_window": int(np.count_nonzero(mask & ~recent))}
+        mask &= recent
+        for turn_id in query.exclude:
+            index = self._by_id.get(turn_id)
+            if index is not None and index < len(mask):
+                mask[index] = False
+        visible = int(np.count_nonzero(mask))
+        scored = self._scored(query, chosen, mask, cut, notes)
+        if scored is None:
+            return Found(candidates=[], considered=visible, notes=notes)
+        ids, score, columns = scored
+        best = fusion.order(score, self._entries.added[ids], ids)[:count]
+        candidates = [
+            self._candidate(int(ids[row]), round(float(score[row]), 6), parts_of(columns, row)) for row in best
+        ]
+        return Found(candidates=candidates, considered=visible, notes=notes)
+
+    def _scored(
+        self, query: RecallQuery, chosen: ExperienceSettings, mask: Mask, cut: Cut, notes: dict[str, Any]
+    ) -> tuple[Ints, Floats, dict[str, Floats | None]] | None:
+        """Ids, scores and components of the pool; None where nothing matches."""
+        owners, owned = self._vectors.visible(mask, cut)
+        vector = query.vector if chosen.use_vectors and self._vectors.vectors.fits(query.vector) else None
+        vector = vector if owned.any() else None
+        # Without vectors words decide, also where a preset would leave them out: better than no memory at all.
+        words = np.zeros(len(mask))
+        if chosen.use_bm25 or vector is None:
+            words = self._words(query.text, chosen, mask)
+        notes["engines"] = [*(["bm25"] if words.any() else []), *(["vectors"] if vector is not None else [])]
+        lists = [fusion.top(words, chosen.pool)]
+        if vector is not None:
+            lists.append(owners[self._vectors.vectors.nearest(vector, chosen.pool, owned)[0]])
+        ids = np.unique(np.concatenate(lists))
+        if not len(ids):
+            return None
+        cosines = population = None
+        if vector is not None:
+            cosines = self._vectors.cosines(vector, self._vectors.ids(ids, len(owners)))
+            seen = np.flatnonzero(owned)
+            population = self._vectors.cosines(vector, seen[:: max(1, -(-len(seen) // SAMPLE))])
+        base, columns = self._fused(query, chosen, ids, lists, words, mask, cosines, population)
+        score, weights = self._timed(query, chosen, ids, base)
+        columns |= weights
+        if chosen.temporal and chosen.correction_similarity < 1 and vector is not None:
+            lifted = self._corrected(ids, score, self._vectors.ids(ids, len(owners)), chosen.correction_similarity)
+            columns["correction"] = lifted - score
+            score = lifted
+        return ids, score, columns
+
+    def _words(self, query: str, chosen: ExperienceSettings, mask: Mask) -> Floats:
+        terms = text.query_tokens(query)
+        if not terms:
+            return np.zeros(len(mask))
+        return bm25.scores(
+            terms,
+            [bm25.Segment(self._postings, mask)],
+            bm25.Parameters(k1=chosen.k1, b=chosen.b, delta=chosen.delta),
+            bm25.Window(reach=chosen.window_turns, weight=chosen.window_weight),
+        )[0]
+
+    def _fused(
+        self,
+        query: RecallQuery,
+        chosen: ExperienceSettings,
+        ids: Ints,
+        lists: list[Ints],
+        words: Floats,
+        mask: Mask,
+        cosines: Floats | None,
+        population: Floats | None,
+    ) -> tuple[Floats, dict[str, Floats | None]]:
+        """s' of the pool, biases included, and its components."""
+        columns: dict[str, Floats | None] = {
+            "vector": None if cosines is None else np.nan_to_num(cosines, nan=0.0),
+            "bm25": words[ids] if words.any() else None,
+        }
+        if chosen.fusion == "cosine" and cosines is not None:
+            base = np.clip(np.nan_to_num(cosines, nan=0.0), 0.0, 1.0)
+        elif chosen.fusion == "rrf":
+            columns["rrf"] = fusion.rrf(lists, ids, chosen.k_rrf)
+            base = fusion.norm(columns["rrf"])
+        else:
+            z, background = np.zeros(len(ids)), 0.0
+            if words.any():
+                of_words = fusion.z_scores(np.append(words[ids], 0.0), words[mask])
+                columns["z_bm25"] = of_words[:-1]
+                z += chosen.bm25_weight * of_words[:-1]
+                background = chosen.bm25_weight * float(of_words[-1])
+            if cosines is not None and population is not None:
+                # A turn that is not embedded yet counts as average, not as irrelevant.
+                columns["z_vector"] = np.nan_to_num(fusion.z_scores(cosines, population), nan=0.0)
+                z += chosen.vector_weight * columns["z_vector"]
+            speakers = text.named(query.text, query.names) if chosen.bonus_speaker else frozenset()
+            if speakers:
+                spoke = np.array([self._turns[index].name in speakers for index in ids.tolist()])
+                columns["bonus_speaker"] = chosen.bonus_speaker * spoke
+                z += columns["bonus_speaker"]
+            columns["z"] = z
+            base = fusion.above_background(z, background)
+        columns["base"] = base
+        same = [self._turns[index].session_id == query.session_id for index in ids.tolist()]
+        columns["b_session"] = chosen.b_session * np.array(same) if chosen.b_session else None
+        # An index of one owner matches the query's user and role by construction, so these two are constant.
+        columns["b_user"] = np.full(len(ids), chosen.b_user) if chosen.b_user else None
+        columns["b_character"] = np.full(len(ids), chosen.b_character) if chosen.b_character else None
+        for bias in ("b_session", "b_user", "b_character"):
+            column = columns[bias]
+            base = base if column is None else base + column
+        return base, columns
+
+    def _timed(
+        self, query: RecallQuery, chosen: ExperienceSettings, ids: Ints, base: Floats
+    ) -> tuple[Floats, dict[str, Floats | None]]:
+        """s = s'·w, and the weights."""
+        if not chosen.temporal:
+            return base, {}
+        w_round = temporal.round_weights(query.round, self._rounds.view()[ids], chosen.lambda_round)
+        w_clock = temporal.clock_weights(query.now_ms, self._entries.event_ms[ids], chosen.lambda_hours)
+        weight = temporal.floored(w_round * w_clock, chosen.floor)
+        return base * weight, {"w_round": w_round, "w_clock": w_clock, "w": weight}
+
+    def _corrected(self, ids: Ints, score: Floats, vector_ids: Ints, similarity: float) -> Floats:
+        """Scores in which no turn ranks above a newer one of the same speaker that says nearly the same.
+
+        Ids ascend with the log, so one pass from old to new carries a score along a chain of corrections.
+        """
+        lifted = score.copy()
+        best = np.sort(np.lexsort((ids, -np.round(score, 6)))[:CORRECTION_POOL])
+        best = best[vector_ids[best] >= 0]
+        if len(best) < 2:
+            return lifted
+        alike = self._vectors.vectors.similarities(vector_ids[best]) >= similarity
+        speakers = [self._turns[index].speaker for index in ids[best].tolist()]
+        for newer in range(1, len(best)):
+            for older in np.flatnonzero(alike[newer, :newer]).tolist():
+                if speakers[older] == speakers[newer]:
+                    lifted[best[newer]] = max(lifted[best[newer]], lifted[best[older]])
+        return lifted
+
+    def _candidate(self, index: int, score: float, parts: dict[str, float]) -> Candidate:
+        turn = self._turns[index]
+        return Candidate(
+            id=turn.turn_id,
+            path="experience",
+            text=turn.shown,
+            score=score,
+            parts=parts,
+            offset=turn.offset,
+            occurred_at=turn.occurred_at,
+            occurred_ms=turn.occurred_ms,
+            speaker=turn.speaker,
+            name=turn.name,
+            source=turn.session_id,
+            turn_id=turn.turn_id,
+            round=turn.round,
+        )
+
+
+class _Embedded:
+    """Vectors in the order in which they arrived, with the turns that they belong to."""
+
+    __slots__ = ("_arrived", "_has", "_owner_of", "vectors")
+
+    def __init__(self) -> None:
+        self.vectors = Vectors()
+        self._arrived = Entries()
+        self._owner_of = Column(np.int64)
+        self._has: dict[int, int] = {}
+
+    def add(self, index: int, vector: npt.NDArray[np.int8], offset: int) -> bool:
+        if index in self._has or vector.ndim != 1 or not len(vector) or not self.vectors.fits(vector):
+            return False
+        self._arrived.append(offset, 0)
+        self._owner_of.append(index)
+        self._has[index] = len(self.vectors)
+        self.vectors.add(vector[None, :])
+        return True
+
+    def visible(self, mask: Mask, cut: Cut) -> tuple[Ints, Mask]:
+        """Turn of each vector that has arrived, ``(v,)``, and whether that turn is visible, ``(v,)`` bool."""
+        # The event time of a vector is its turn's, which the turns' mask has judged.
+        arrived = len(self._arrived.visible(Cut(cut.offset)))
+        owners = self._owner_of.view(arrived)
+        return owners, mask[owners]
+
+    def ids(self, indices: Ints, arrived: int) -> Ints:
+        """Vector of each turn, ``(n,)``; -1 where it has none that has arrived."""
+        found = np.fromiter((self._has.get(index, -1) for index in indices.tolist()), np.int64, len(indices))
+        return np.where(found < arrived, found, -1)
+
+    def cosines(self, query: npt.NDArray[np.int8], vector_ids: Ints) -> Floats:
+        """Cosine of a query and each vector, ``(n,)`` in [-1, 1]; NaN where the id is -1."""
+        out = np.full(len(vector_ids), np.nan)
+        there = vector_ids >= 0
+        if there.any():
+            out[there] = self.vectors.cosines(query, vector_ids[there])
+        return out
+
+
+_MONTH_NAMES = "January February March April May June July August September October November December"
+_MONTHS = _MONTH_NAMES.split()
+
+
+def _date_terms(occurred_at: str) -> list[str]:
+    """Terms of the date on which a turn was said, as people write it in English and Chinese.
+
+    >>> _date_terms("2023-05-08T13:56:00Z")
+    ['8', 'may', '2023', '8日', '5月', '2023年']
+    """
+    try:
+        day = dt.date.fromisoformat(occurred_at[:10])
+    except ValueError:
+        return []
+    return text.tokens(f"{day.day} {_MONTHS[day.month - 1]} {day.year} {day.day}日 {day.month}月 {day.year}年")

@@ -1,0 +1,349 @@
+"""Knowledge: parents and children of documents, those of all roles and those of one role in separate segments.
+
+Invariants: a search of a role reads the shared segment and its own and can't reach another's; a document's revision
+is visible from its offset until that of the next revision or removal; history stays, so that a search at a cut equals
+a search of a library that ends there.
+
+References
+----------
+Yang et al. (2026), arXiv:2605.14802 (ARPM): s' = norm(s_RRF) + b_user + b_character + b_source; s = s'·w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streams.core import bm25, fusion, temporal, text
+from streams.core.candidates import Candidate, Found, RecallQuery, parts_of
+from streams.core.settings import KnowledgeSettings, Settings
+from streams.core.vectors import Vectors
+from streams.core.visibility import Column, Cut, Entries, Mask
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildView:
+    """A passage that is matched: character offsets in the document, and its vector (None: of another embedder)."""
+
+    start: int
+    end: int
+    vector: npt.NDArray[np.int8] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentView:
+    """A passage that is shown."""
+
+    index: int
+    start: int
+    text: str
+    children: tuple[ChildView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionView:
+    """A document as of one revision; ``role_id`` None: shared by all roles."""
+
+    revision_id: str
+    occurred_at: str
+    parents: tuple[ParentView, ...]
+    role_id: str | None = None
+    title: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    """A parent of a revision of a document; children are forgotten once they are indexed."""
+
+    document_id: str
+    revision: RevisionView
+    index: int
+    text: str
+    offset: int
+    event_ms: int
+
+
+class _Segment:
+    """The documents of one role, or those of all."""
+
+    __slots__ = ("child_of", "entries", "parent_of", "parents", "postings", "vector_of", "vectors")
+
+    def __init__(self) -> None:
+        self.entries = Entries()
+        self.postings = bm25.Postings()
+        self.vectors = Vectors()
+        self.parents: list[_Parent] = []
+        self.parent_of = Column(np.int64)
+        self.vector_of = Column(np.int64)
+        self.child_of = Column(np.int64)
+
+    def add(self, document_id: str, revision: RevisionView, offset: int, event_ms: int) -> tuple[int, int]:
+        """Index a revision; its children's ids [first, last)."""
+        first = len(self.entries)
+        title = text.tokens(revision.title or "")
+        bare = RevisionView(
+            revision_id=revision.revision_id,
+            occurred_at=revision.occurred_at,
+            parents=(),
+            role_id=revision.role_id,
+            title=revision.title,
+            source=revision.source,
+        )
+        rows = []
+        for parent in revision.parents:
+            self.parents.append(_Parent(document_id, bare, parent.index, parent.text, offset, event_ms))
+            for child in parent.children:
+                entry = self.entries.append(offset, event_ms)
+                passage = parent.text[child.start - parent.start : child.end - parent.start]
+                self.postings.add(title + text.tokens(passage))
+                self.parent_of.append(len(self.parents) - 1)
+                vector = child.vector
+                if vector is None or not len(vector) or not (self.vectors.fits(vector) and _alike(vector, rows)):
+                    self.vector_of.append(-1)
+                    continue
+                self.vector_of.append(self.child_of.append(entry))
+                rows.append(vector)
+        if rows:
+            self.vectors.add(np.stack(rows))
+        return first, len(self.entries)
+
+
+def _alike(vector: npt.NDArray[np.int8], rows: list[npt.NDArray[np.int8]]) -> bool:
+    return not rows or vector.shape == rows[0].shape
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """A segment during one search: ids of its children run from ``start`` in the numbering of the search."""
+
+    segment: _Segment
+    mask: Mask
+    start: int
+
+
+class Knowledge:
+    """Index of all documents."""
+
+    __slots__ = ("_current", "_segments")
+
+    def __init__(self) -> None:
+        self._segments: dict[str | None, _Segment] = {None: _Segment()}
+        self._current: dict[str, tuple[_Segment, int, int]] = {}
+
+    def add_revision(self, document_id: str, revision: RevisionView, offset: int, event_ms: int) -> None:
+        """A revision is known, and the one before it no longer, from ``offset`` on.
+
+        Raises
+        ------
+        ValueError
+            Where the offset is below that of an addition before: revisions come in log order.
+        """
+        self.remove(document_id, offset, event_ms)
+        segment = self._segments.setdefault(revision.role_id, _Segment())
+        first, last = segment.add(document_id, revision, offset, event_ms)
+        self._current[document_id] = (segment, first, last)
+
+    def remove(self, document_id: str, offset: int, event_ms: int | None = None) -> bool:
+        """A document is no longer known from ``offset`` on.
+
+        Parameters
+        ----------
+        event_ms : int, optional
+            Event time of the removal: as of an event time before it the document is still there.
+
+        Returns
+        -------
+        bool
+            Whether it was known.
+        """
+        current = self._current.pop(document_id, None)
+        if current is None:
+            return False
+        segment, first, last = current
+        segment.entries.remove(first, last, offset, -(2**62) if event_ms is None else event_ms)
+        return True
+
+    def search(
+        self, query: RecallQuery, settings: Settings, cut: Cut, role_id: str, *, count: int | None = None
+    ) -> Found:
+        """Parents that answer a query, best first; the best child's score stands for its parent.
+
+        Parameters
+        ----------
+        query : RecallQuery
+        settings : Settings
+        cut : Cut
+            In offsets of the library.
+        role_id : str
+            Shared documents and those of this role are searched.
+        count : int, optional
+            At most so many candidates; all of the pool by default.
+        """
+        scopes: list[_Scope] = []
+        start = 0
+        for key in (None, role_id):
+            segment = self._segments.get(key)
+            if segment is not None:
+                mask = segment.entries.visible(cut)
+                scopes.append(_Scope(segment, mask, start))
+                start += len(mask)
+        notes: dict[str, Any] = {}
+        considered = sum(int(np.count_nonzero(scope.mask)) for scope in scopes)
+        scored = _scored(query, settings.knowledge, scopes, notes) if considered else None
+        if scored is None:
+            return Found(candidates=[], considered=considered, notes=notes)
+        return Found(candidates=_candidates(*scored, scopes, count), considered=considered, notes=notes)
+
+
+def _located(scopes: list[_Scope], child: int) -> tuple[_Segment, int]:
+    """Segment and entry of a child in the numbering of a search."""
+    scope = scopes[-1] if child >= scopes[-1].start else scopes[0]
+    return scope.segment, child - scope.start
+
+
+def _scored(
+    query: RecallQuery, chosen: KnowledgeSettings, scopes: list[_Scope], notes: dict[str, Any]
+) -> tuple[Ints, Floats, dict[str, Floats | None]] | None:
+    """Children of the pool, their scores and components; None where nothing matches."""
+    vector = query.vector if chosen.use_vectors else None
+    near = [] if vector is None else _nearest(vector, scopes, chosen.pool)
+    words = np.zeros(sum(len(scope.mask) for scope in scopes))
+    terms = text.query_tokens(query.text) if chosen.use_bm25 or not near else []
+    if terms:
+        segments = [bm25.Segment(scope.segment.postings, scope.mask) for scope in scopes]
+        parameters = bm25.Parameters(k1=chosen.k1, b=chosen.b, delta=chosen.delta)
+        words = np.concatenate(bm25.scores(terms, segments, parameters))
+    notes["engines"] = [*(["bm25"] if words.any() else []), *(["vectors"] if near else [])]
+    lists = [fusion.top(words, chosen.pool)]
+    if near:
+        lists.append(_merged(near, chosen.pool))
+    ids = np.unique(np.concatenate(lists))
+    if not len(ids):
+        return None
+    cosines = _cosines(vector, scopes, ids) if near and vector is not None else None
+    columns: dict[str, Floats | None] = {"vector": cosines, "bm25": words[ids] if words.any() else None}
+    if chosen.fusion == "rrf":
+        columns["rrf"] = fusion.rrf(lists, ids, chosen.k_rrf)
+        base = fusion.norm(columns["rrf"])
+    else:
+        z = np.zeros(len(ids))
+        for name, weight in (("vector", chosen.vector_weight), ("bm25", chosen.bm25_weight)):
+            column = columns[name]
+            if column is not None:
+                columns[f"z_{name}"] = standard = fusion.z_scores(column, column)
+                z += weight * standard
+        columns["z"] = z
+        base = fusion.norm(z)
+    columns["base"] = base
+    return ids, *_weighed(query, chosen, scopes, ids, base, columns)
+
+
+def _nearest(vector: npt.NDArray[np.int8], scopes: list[_Scope], pool: int) -> list[tuple[Ints, Ints]]:
+    """Children (numbered for the search) and inner products of each segment's nearest vectors."""
+    near = []
+    for scope in scopes:
+        segment = scope.segment
+        if not len(segment.vectors) or not segment.vectors.fits(vector):
+            continue
+        children = segment.child_of.view()
+        children = children[: int(np.searchsorted(children, len(scope.mask)))]
+        ids, products = segment.vectors.nearest(vector, pool, scope.mask[children])
+        if len(ids):
+            near.append((children[ids] + scope.start, products))
+    return near
+
+
+def _merged(near: list[tuple[Ints, Ints]], pool: int) -> Ints:
+    """The nearest of all segments, best first."""
+    ids = np.concatenate([children for children, _ in near])
+    products = np.concatenate([products for _, products in near])
+    return ids[np.lexsort((-ids, -products))][:pool]
+
+
+def _cosines(vector: npt.NDArray[np.int8], scopes: list[_Scope], ids: Ints) -> Floats:
+    """Cosine of the query and each child; 0 for children without a vector."""
+    out = np.zeros(len(ids))
+    for scope in scopes:
+        if not scope.segment.vectors.fits(vector) or not len(scope.segment.vectors):
+            continue
+        inside = np.flatnonzero((ids >= scope.start) & (ids < scope.start + len(scope.mask)))
+        rows = scope.segment.vector_of.view()[ids[inside] - scope.start]
+        inside, rows = inside[rows >= 0], rows[rows >= 0]
+        if len(rows):
+            out[inside] = scope.segment.vectors.cosines(vector, rows)
+    return out
+
+
+def _weighed(
+    query: RecallQuery,
+    chosen: KnowledgeSettings,
+    scopes: list[_Scope],
+    ids: Ints,
+    base: Floats,
+    columns: dict[str, Floats | None],
+) -> tuple[Floats, dict[str, Floats | None]]:
+    """s = (s' + biases)·w and all components."""
+    located = [_located(scopes, child) for child in ids.tolist()]
+    parents = [segment.parents[int(segment.parent_of.view()[entry])] for segment, entry in located]
+    if chosen.b_user:
+        # Documents belong to roles, not to users: every visible one matches.
+        columns["b_user"] = np.full(len(ids), chosen.b_user)
+    if chosen.b_character:
+        columns["b_character"] = chosen.b_character * np.array([p.revision.role_id is not None for p in parents])
+    if chosen.b_source:
+        asked = query.text.casefold()
+        columns["b_source"] = chosen.b_source * np.array([_named(asked, p.revision) for p in parents])
+    for bias in ("b_user", "b_character", "b_source"):
+        column = columns.get(bias)
+        base = base if column is None else base + column
+    if not chosen.temporal:
+        return base, columns
+    times = np.array([parent.event_ms for parent in parents])
+    # A document belongs to no round, so its w_round is 1 and the clock alone decides.
+    w_clock = temporal.clock_weights(query.now_ms, times, chosen.lambda_hours)
+    weight = temporal.floored(w_clock, chosen.floor)
+    columns |= {"w_round": np.ones(len(ids)), "w_clock": w_clock, "w": weight}
+    return base * weight, columns
+
+
+def _named(asked: str, revision: RevisionView) -> bool:
+    """Whether a query names a document's title or source."""
+    return any(name and name.casefold() in asked for name in (revision.title, revision.source))
+
+
+def _candidates(
+    ids: Ints, score: Floats, columns: dict[str, Floats | None], scopes: list[_Scope], count: int | None
+) -> list[Candidate]:
+    located = [_located(scopes, child) for child in ids.tolist()]
+    offsets = np.array([int(segment.entries.added[entry]) for segment, entry in located])
+    best: dict[tuple[int, int], Candidate] = {}
+    for row in fusion.order(score, offsets, ids).tolist():
+        segment, entry = located[row]
+        number = int(segment.parent_of.view()[entry])
+        key = (id(segment), number)
+        if key in best:
+            continue
+        if count is not None and len(best) >= count:
+            break
+        parent = segment.parents[number]
+        best[key] = Candidate(
+            id=f"{parent.revision.revision_id}:{parent.index}",
+            path="knowledge",
+            text=parent.text,
+            score=round(float(score[row]), 6),
+            parts=parts_of(columns, row),
+            offset=parent.offset,
+            occurred_at=parent.revision.occurred_at,
+            occurred_ms=parent.event_ms,
+            source=parent.revision.source,
+            document_id=parent.document_id,
+            title=parent.revision.title,
+        )
+    return list(best.values())

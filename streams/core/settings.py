@@ -1,0 +1,278 @@
+"""One frozen tree of settings, named presets of it, overrides checked key by key, and its digest.
+
+Invariant: every number that can change an answer is in ``Settings`` or in a versioned constant or file of the core, so
+equal digests mean equal answers from equal logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from importlib.resources import files
+from typing import Any, get_type_hints
+
+from streams.core.prompts import VERSION as PROMPTS_VERSION
+
+DEFAULT_PRESET = "balanced"
+CORE_VERSION = 1
+"""Raised when the same settings would give another answer: a new formula, tokenizer or tie rule."""
+
+
+class UnknownPreset(ValueError):
+    """A preset that is not in presets.toml; the message lists those that are."""
+
+
+class BadSetting(ValueError):
+    """An override that names no setting, or a value of the wrong type or out of range."""
+
+
+def _number(low: float, high: float) -> Any:
+    return field(metadata={"low": low, "high": high})
+
+
+def _choice(*values: str) -> Any:
+    return field(metadata={"choices": values})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySettings:
+    """What is done to a query before it is embedded: see ``ranking.query_text``."""
+
+    augment: str = _choice("names_out", "prefix", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSettings:
+    """What experience and knowledge have in common."""
+
+    enabled: bool
+    use_bm25: bool
+    use_vectors: bool
+    bm25_weight: float = _number(0, 100)
+    vector_weight: float = _number(0, 100)
+    pool: int = _number(1, 1000)
+    """Candidates that each engine names and that are scored further."""
+    k_rrf: float = _number(0, 10_000)
+    k1: float = _number(0, 10)
+    b: float = _number(0, 1)
+    delta: float = _number(0, 10)
+    b_user: float = _number(0, 1)
+    b_character: float = _number(0, 1)
+    temporal: bool
+    lambda_round: float = _number(1e-3, 1e9)
+    """Rounds."""
+    lambda_hours: float = _number(1e-3, 1e9)
+    floor: float = _number(0, 1)
+    """Weight that the oldest evidence keeps; 0: ARPM's decay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperienceSettings(PathSettings):
+    """Past turns of an owner."""
+
+    fusion: str = _choice("zsum", "rrf", "cosine")
+    bonus_speaker: float = _number(0, 10)
+    """Added to the z-sum of turns whose speaker the query names."""
+    window_turns: int = _number(0, 5)
+    """Turns on either side that lend a turn their words."""
+    window_weight: float = _number(0, 1)
+    b_session: float = _number(0, 1)
+    window_days: float = _number(0, 36_500)
+    correction_similarity: float = _number(0, 1)
+    """Cosine from which the newer of two turns is a correction of the older and may not rank below it; 1: off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeSettings(PathSettings):
+    """Documents."""
+
+    fusion: str = _choice("rrf", "zsum")
+    b_source: float = _number(0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """Facts, summaries and atoms. The path is reserved: nothing fills it yet."""
+
+    enabled: bool
+    half_life_days: float = _number(0.01, 36_500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkingSettings:
+    """Sizes in characters; see ``chunking.chunk``."""
+
+    parent_characters: int = _number(100, 20_000)
+    child_characters: int = _number(20, 5_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSettings:
+    """Budgets in tokens as ``text.token_estimate`` counts them."""
+
+    recent_turns: int = _number(0, 200)
+    tokens_recent: int = _number(0, 200_000)
+    share_knowledge: float = _number(0, 1)
+    """Share of ``limits.tokens``; what knowledge and memory leave unused goes to experience."""
+    share_memory: float = _number(0, 1)
+    anchor_every_rounds: int = _number(1, 100_000)
+    temperature: float = _number(0, 2)
+    temperature_serious: float = _number(0, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of one answer, and the name of the preset they came from."""
+
+    preset: str
+    query: QuerySettings
+    experience: ExperienceSettings
+    knowledge: KnowledgeSettings
+    memory: MemorySettings
+    chunking: ChunkingSettings
+    prompt: PromptSettings
+
+    def __post_init__(self) -> None:
+        if self.chunking.child_characters > self.chunking.parent_characters:
+            raise BadSetting(
+                f"chunking.child_characters {self.chunking.child_characters} exceeds chunking.parent_characters "
+                f"{self.chunking.parent_characters}: children are cut from parents"
+            )
+        if self.prompt.share_knowledge + self.prompt.share_memory > 1:
+            raise BadSetting(
+                f"prompt.share_knowledge {self.prompt.share_knowledge} and prompt.share_memory "
+                f"{self.prompt.share_memory} sum to more than 1, the whole of limits.tokens"
+            )
+
+
+_PARTS: dict[str, type] = {
+    "query": QuerySettings,
+    "experience": ExperienceSettings,
+    "knowledge": KnowledgeSettings,
+    "memory": MemorySettings,
+    "chunking": ChunkingSettings,
+    "prompt": PromptSettings,
+}
+
+
+@cache
+def _catalogue() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(files("streams.core").joinpath("presets.toml").read_text(encoding="utf-8"))
+
+
+def presets() -> dict[str, str]:
+    """Names of the presets with what each is for.
+
+    >>> list(presets())[:2]
+    ['balanced', 'arpm']
+    """
+    return {name: preset["description"] for name, preset in _catalogue().items()}
+
+
+def resolve(preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Settings of a preset with overrides.
+
+    Parameters
+    ----------
+    preset : str or None
+        Name in presets.toml; None: ``balanced``.
+    overrides : mapping of dotted key to value
+        Such as ``{"experience.lambda_hours": 336}``.
+
+    Raises
+    ------
+    UnknownPreset
+    BadSetting
+        Names the key, what it takes and what it got.
+
+    >>> resolve(None, {"experience.lambda_hours": 336}).experience.lambda_hours
+    336.0
+    >>> resolve("arpm").knowledge.k_rrf
+    60.0
+    """
+    name = DEFAULT_PRESET if preset is None else preset
+    values = {part: dict(settings) for part, settings in _flattened(name).items()}
+    for key, value in (overrides or {}).items():
+        part, _, setting = str(key).partition(".")
+        if part not in _PARTS or setting not in {item.name for item in fields(_PARTS[part])}:
+            raise BadSetting(f"unknown setting {key!r}; expected one of {', '.join(known_settings())}")
+        values[part][setting] = value
+    return _settings(name, values)
+
+
+def known_settings() -> list[str]:
+    """Every dotted key that ``resolve`` takes, in order of the tree."""
+    return [f"{part}.{item.name}" for part, kind in _PARTS.items() for item in fields(kind)]
+
+
+def _flattened(name: str) -> dict[str, dict[str, Any]]:
+    catalogue = _catalogue()
+    if not isinstance(name, str) or name not in catalogue:
+        raise UnknownPreset(f"unknown preset {name!r}; expected one of {', '.join(catalogue)}")
+    own = catalogue[name]
+    values = _flattened(own["extends"]) if "extends" in own else {part: {} for part in _PARTS}
+    return {part: {**values[part], **own.get(part, {})} for part in _PARTS}
+
+
+def _settings(name: str, values: Mapping[str, Mapping[str, Any]]) -> Settings:
+    parts: dict[str, Any] = {}
+    for part, kind in _PARTS.items():
+        hints = get_type_hints(kind)
+        parts[part] = kind(
+            **{
+                item.name: _checked(f"{part}.{item.name}", hints[item.name], item.metadata, values[part][item.name])
+                for item in fields(kind)
+            }
+        )
+    return Settings(preset=name, **parts)
+
+
+def _checked(key: str, kind: type, limits: Mapping[str, Any], value: Any) -> Any:
+    """The value as its setting's type, or BadSetting."""
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise BadSetting(f"{key} takes true or false, got {value!r}")
+        return value
+    if kind is str:
+        if value not in limits["choices"]:
+            raise BadSetting(f"{key} takes one of {', '.join(limits['choices'])}, got {value!r}")
+        return value
+    low, high = limits["low"], limits["high"]
+    wanted = f"{key} takes {'a whole number' if kind is int else 'a number'} from {low:g} to {high:g}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise BadSetting(f"{wanted}, got {value!r}")
+    if not low <= value <= high or (kind is int and value != int(value)):
+        raise BadSetting(f"{wanted}, got {value!r}")
+    return kind(value)
+
+
+def as_dict(settings: Settings) -> dict[str, Any]:
+    """The tree as plain data, key by key; ``preset`` included."""
+    return asdict(settings)
+
+
+def digest(settings: Settings, extra: Mapping[str, Any] | None = None) -> str:
+    """SHA-256 over the canonical JSON of the settings, the core's version and ``extra`` (embedder, calibration).
+
+    The preset's name is left out: the same numbers under two names give the same answers.
+
+    >>> digest(resolve("full")) == digest(resolve("balanced"))
+    True
+    >>> digest(resolve()) == digest(resolve(), {"embedder": "e5"})
+    False
+    """
+    values = as_dict(settings)
+    del values["preset"]
+    whole = {
+        "settings": values,
+        "extra": dict(extra or {}),
+        "core_version": CORE_VERSION,
+        "prompts_version": PROMPTS_VERSION,
+    }
+    canonical = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
