@@ -92,6 +92,12 @@ class RoleApp(faust.App):
 
     mnemolog_shutdown_s: float = 8.0
 
+    async def crash(self, reason: BaseException) -> None:
+        """Faust's own end of a broken app, which can wait a minute for its threads: bounded."""
+        self.mnemolog_exit = self.mnemolog_exit or EXIT_BROKEN
+        end_within(self.mnemolog_shutdown_s, self.mnemolog_exit)
+        await super().crash(reason)
+
     async def _end(self) -> None:
         await self.stop()
         os._exit(self.mnemolog_exit)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.clickhouse_sql import READING, Insert, Select, SqlError, parse
+from infra.listening import CannotStart
 
 MIB = 1 << 20
 TEXT_BYTES_MAX = (
@@ -60,10 +61,6 @@ class EngineError(Exception):
         name = _NAME.search(suffix.group()) if suffix else None
         message = text[prefix.end() : suffix.start() if suffix else None].strip()
         return cls(int(prefix[1]), name[1] if name else "UNKNOWN_EXCEPTION", message)
-
-
-class CannotStart(Exception):
-    """One sentence for the person who started the server."""
 
 
 @dataclass(frozen=True, slots=True)

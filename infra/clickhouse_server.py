@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import json
 import os
 import re
@@ -29,9 +28,10 @@ from typing import Any, NoReturn
 import cramjam
 from aiohttp import BodyPartReader, web
 
-from infra.clickhouse_engine import MIB, CannotStart, Engine, EngineError, Request, Result, TableFile
+from infra.clickhouse_engine import MIB, Engine, EngineError, Request, Result, TableFile
 from infra.clickhouse_engine import SESSION_TIMEOUT_S as SESSION_S
 from infra.clickhouse_engine import SESSION_TIMEOUT_S_MAX as SESSION_S_MAX
+from infra.listening import CannotStart, listening
 
 MEMORY_MIB = 2048  # for the engine; ten times what mnemolog's widest query took
 QUERIES_AT_ONCE_MAX = 8
@@ -310,27 +310,6 @@ async def _not_found(http: web.Request) -> web.Response:
     return web.Response(status=404, text=f"There is no handle {http.path}\n\n{_HELP}")
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket on the address; raises ``CannotStart`` with what to do."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise CannotStart(f"can't resolve --host {host}: {error.strerror}") from error
-    listener = socket.socket(family, kind, protocol)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise CannotStart(
-                f"port {port} on {host} is taken: stop the program that listens there, or choose another --port"
-            ) from error
-        raise CannotStart(f"can't listen on {host}:{port}: {error.strerror}; choose another --port") from error
-    return listener
-
-
 async def serve(engine: Engine, listener: socket.socket, host: str) -> None:
     """Serve until SIGTERM or SIGINT, then let running queries finish for a second."""
     stop = asyncio.Event()
@@ -374,7 +353,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     options = parser.parse_args(argv)
     os.environ["TZ"] = "UTC"  # the engine reads it when it loads
     try:
-        listener = bound(options.host, options.port)
+        listener = listening(options.host, options.port)
         try:
             import chdb  # noqa: F401
         except ImportError:

@@ -162,7 +162,7 @@ def _evidence_table(evidence: tuple[Evidence, ...], *, explain: bool) -> Table:
         ("date", {"no_wrap": True}),
         ("rounds ago", {"justify": "right"}),
         ("source", {"max_width": 24}),
-        ("text", {"ratio": 1}),
+        ("text", {"ratio": 1, "overflow": "fold"}),
         ("parts", {"max_width": 34}),
     ):
         table.add_column(heading, **options)

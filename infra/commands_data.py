@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from connectors.client import Client
-from connectors.errors import MnemologError, Transient
-from connectors.imports import FORMATS, ExportRead, ImportedTurn, UnreadableExport, read_export
+from connectors.errors import Transient
+from connectors.imports import FORMATS, ExportRead, ImportedTurn, read_export
 from connectors.log_reader import LogReader
 from infra.stack_options import StackError
 from infra.target import (
@@ -75,13 +75,14 @@ def import_file(
     """Import a conversation export. Importing twice changes nothing; a bad line is reported and the rest goes on."""
     export = read_export(file, format, timezone)
     target = find(kafka, clickhouse, embeddings, objects, prefix)
-    report = asyncio.run(_import(export, user, role, target))
+    report = asyncio.run(import_export(export, user, role, target))
     _print_import(report, json=json)
     nothing = report.posted == 0 and report.duplicates == 0
     raise typer.Exit(1 if nothing and (report.bad or not report.turns) else 0)
 
 
-async def _import(export: ExportRead, user: str, role: str, target: Target) -> ImportReport:
+async def import_export(export: ExportRead, user: str, role: str, target: Target) -> ImportReport:
+    """Post the turns of an export that memory does not have; returns when the last is in memory."""
     report = ImportReport(
         format=export.format,
         conversations=export.conversations,
@@ -220,7 +221,7 @@ def learn(
             )
         except (ContractError, OSError, ValueError) as error:
             bad.append({"where": str(file), "message": str(error)})
-    asyncio.run(_learn(documents, target, wait=wait))
+    asyncio.run(learn_documents(documents, target, wait=wait))
     if json:
         learned = [{"document_id": d.document_id, "characters": len(d.text or "")} for d in documents]
         print(orjson.dumps({"documents": learned, "bad": bad}).decode())
@@ -231,7 +232,8 @@ def learn(
     raise typer.Exit(0 if documents else 1)
 
 
-async def _learn(documents: list[Document], target: Target, *, wait: bool) -> None:
+async def learn_documents(documents: list[Document], target: Target, *, wait: bool) -> None:
+    """Post documents; with ``wait`` returns when they are in the library."""
     if not documents:
         return
     with LogReader(target.kafka) as reader:
@@ -306,7 +308,7 @@ def persona(
     prefix: PrefixOption = None,
 ) -> None:
     """Declare the persona of a role. A newer one replaces the older from then on."""
-    raw = _read_persona(file)
+    raw = read_persona(file)
     target = find(kafka, clickhouse, embeddings, objects, prefix)
     role_id = asyncio.run(_declare(raw, target))
     print(orjson.dumps({"role_id": role_id}).decode() if json else f"persona of role {role_id} declared")
@@ -320,7 +322,8 @@ async def _declare(raw: dict[str, Any], target: Target) -> str:
             raise StackError(f"the persona's top level must be a table of fields: {error}") from error
 
 
-def _read_persona(file: Path) -> dict[str, Any]:
+def read_persona(file: Path) -> dict[str, Any]:
+    """Fields of a persona file: TOML, JSON or YAML."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -385,6 +388,3 @@ class progress:
 def say(line: str) -> None:
     """A line for people, on stderr."""
     print(f"mnemolog: {line}", file=sys.stderr)
-
-
-__all__ = ["MnemologError", "UnreadableExport", "import_file", "learn", "persona", "progress", "say"]

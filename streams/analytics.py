@@ -79,7 +79,7 @@ def create(settings: Settings, migrations: Path) -> RoleApp:
                 return
 
     @on(app.on_rebalance_complete)
-    async def _ready(app: Any, **_: Any) -> None:
+    async def _ready(app: Any, *_: Any, **__: Any) -> None:
         await start()
         if settings.ready_file:
             Path(settings.ready_file).write_text("ready\n", "utf-8")

@@ -68,14 +68,14 @@ def create(settings: Settings) -> RoleApp:
         app.agent(raw_topic(app, settings.topic(name)), name=f"ingest-{name}")(intake_agent)
 
     @on(app.on_rebalance_complete)
-    async def _ready(app: Any, **_: Any) -> None:
+    async def _ready(app: Any, *_: Any, **__: Any) -> None:
         await start()
         if settings.ready_file:
             Path(settings.ready_file).write_text("ready\n", "utf-8")
         log.info("ready", partitions=len(app.consumer.assignment()))
 
     @on(app.on_before_shutdown)
-    async def _stopping(app: Any, **_: Any) -> None:
+    async def _stopping(app: Any, *_: Any, **__: Any) -> None:
         await kafka.stop()
         await embedder.stop()
 

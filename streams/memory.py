@@ -170,15 +170,15 @@ def create(settings: Settings) -> RoleApp:
             task.add_done_callback(partial(finish, event))
 
     @on(app.on_partitions_revoked)
-    async def _revoked(app: Any, **_: Any) -> None:
+    async def _revoked(app: Any, *_: Any, **__: Any) -> None:
         role().revoked()
 
     @on(app.on_rebalance_complete)
-    async def _assigned(app: Any, **_: Any) -> None:
+    async def _assigned(app: Any, *_: Any, **__: Any) -> None:
         await role().assigned({tp.partition for tp in app.consumer.assignment() if tp.topic == requests})
 
     @on(app.on_before_shutdown)
-    async def _stopping(app: Any, **_: Any) -> None:
+    async def _stopping(app: Any, *_: Any, **__: Any) -> None:
         await role().stop()
 
     return app

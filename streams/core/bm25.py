@@ -10,7 +10,6 @@ Lv, Y. and Zhai, C. (2011). Lower-bounding term frequency normalization. CIKM '1
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,10 +20,13 @@ import numpy.typing as npt
 
 from streams.core.visibility import Column, Mask
 
-QUERY_TERMS_MAX = 64
+QUERY_TERMS_MAX = 32
 """Distinct terms that are scored; of longer queries the rarest, which carry nearly all of the weight."""
 QUERY_TERMS_LOOKED_AT = 512
 """Distinct terms, half from either end of a query, whose document frequencies are counted to find the rarest."""
+
+CELLS_MAX = 1 << 16
+"""Terms times entries that one pass holds: 512 KB, which a core's cache holds."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -84,20 +86,10 @@ class Postings:
             self._next.view()[previous] = entry
         return entry
 
-    def posting(self, term: str, mask: Mask) -> tuple[Ints, Ints]:
-        """Visible entries with a term, ascending, and its frequency in each: two ``(p,)`` int."""
+    def posting(self, term: str) -> npt.NDArray[np.int32]:
+        """Entries with a term, ascending, and its frequency in each, ``(p, 2)``; a copy."""
         found = self._terms.get(term)
-        if found is None:
-            return _NONE, _NONE
-        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
-        entries, frequencies = pairs[:, 0], pairs[:, 1]
-        if len(entries) and entries[-1] >= len(mask):
-            size = int(np.searchsorted(entries, len(mask)))
-            entries, frequencies = entries[:size], frequencies[:size]
-        kept = mask[entries]
-        if not kept.all():
-            entries, frequencies = entries[kept], frequencies[kept]
-        return entries, frequencies
+        return _NONE if found is None else np.array(found, dtype=np.int32).reshape(-1, 2)
 
     def lengths(self, size: int) -> Ints:
         """Terms of each of the first ``size`` entries, ``(size,)`` int."""
@@ -106,16 +98,19 @@ class Postings:
     def neighbours(self, window: int, mask: Mask) -> list[Ints]:
         """Maps ``(n,)`` from each entry to its visible neighbour at distance 1, 1, 2, 2, …; -1: none."""
         size = len(mask)
+        everything = bool(mask.all())
+        seen = np.append(mask, False)
+        steps = []
+        for column in (self._previous, self._next):
+            # A last element of -1, so that nobody's neighbour (index -1) is nobody again.
+            step = np.append(column.view(size), -1)
+            step[step >= size] = -1
+            steps.append(step)
         maps: list[Ints] = []
-        steps = [column.view(size) for column in (self._previous, self._next)]
-        reached = [np.arange(size), np.arange(size)]
+        reached = [step[:size] for step in steps]
         for _ in range(window):
-            for side, step in enumerate(steps):
-                here = reached[side]
-                there = np.where(here >= 0, step[here], -1)
-                there[there >= size] = -1
-                reached[side] = there
-                maps.append(np.where(mask[there] & (there >= 0), there, -1))
+            maps += [there if everything else np.where(seen[there], there, -1) for there in reached]
+            reached = [step[there] for step, there in zip(steps, reached, strict=True)]
         return maps
 
 
@@ -174,12 +169,19 @@ def scores(
     if not total or not length:
         return [view.score for view in views]
     for view in views:
-        view.saturation = parameters.k1 * (1 - parameters.b + parameters.b * (view.lengths * (total / length)))
-    for term_weight, matches in _rarest(Counter(terms), views):
-        idf = term_weight * math.log((total + 1) / sum(len(entries) for entries, _ in matches))
-        for view, (entries, frequencies) in zip(views, matches, strict=True):
+        relative = view.lengths * (total / length)
+        view.saturation = parameters.k1 * (1 - parameters.b + parameters.b * relative)
+    entries_max = max(len(view.score) for view in views)
+    batch_max = max(1, CELLS_MAX // entries_max)
+    chosen = _rarest(Counter(terms), views)
+    for start in range(0, len(chosen), batch_max):
+        batch = chosen[start : start + batch_max]
+        matches = [view.matches([term for term, _ in batch]) for view in views]
+        found = sum(np.bincount(rows, minlength=len(batch)) for rows, _, _ in matches)
+        idf = np.array([weight for _, weight in batch]) * np.log((total + 1) / np.maximum(found, 1))
+        for view, (rows, entries, frequencies) in zip(views, matches, strict=True):
             gain = (parameters.k1 + 1) * frequencies / (view.saturation[entries] + frequencies) + parameters.delta
-            view.score[entries] += idf * gain
+            view.score += np.bincount(entries, weights=idf[rows] * gain, minlength=len(view.score))
     return [view.score for view in views]
 
 
@@ -192,51 +194,61 @@ class _View:
         size = len(segment.mask)
         self.postings, self.mask = segment.postings, segment.mask
         self.visible = int(np.count_nonzero(self.mask))
-        own = self.postings.lengths(size)
-        self.lengths: Floats = np.where(self.mask, own, 0).astype(np.float64)
+        self.lengths: Floats = self.postings.lengths(size).astype(np.float64) * self.mask
         self.maps: list[tuple[float, Ints]] = []
         if window is not None and window.reach:
             maps = self.postings.neighbours(window.reach, self.mask)
             self.maps = [(window.weight ** (1 + index // 2), there) for index, there in enumerate(maps)]
-            alone = self.lengths.copy()
+            alone = np.append(self.lengths, 0.0)
             for weight, there in self.maps:
-                self.lengths += np.where(there >= 0, weight * alone[there], 0.0)
+                self.lengths += weight * alone[there]
         self.length = float(self.lengths[self.mask].sum())
-        self.saturation = self.lengths
+        self.saturation: Floats = self.lengths
         self.score: Floats = np.zeros(size)
 
-    def matches(self, term: str) -> tuple[Ints, Floats]:
-        """Visible entries with a term, own or borrowed, and its frequencies."""
-        entries, counts = self.postings.posting(term, self.mask)
-        frequencies = counts.astype(np.float64)
-        if not self.maps or not len(entries):
-            return entries, frequencies
-        dense = np.zeros(len(self.mask))
-        dense[entries] = frequencies
+    def own(self, terms: Sequence[str]) -> tuple[Ints, Ints, Floats]:
+        """Number of the term, visible entry and frequency of every posting of some terms: three ``(p,)``."""
+        postings = [self.postings.posting(term) for term in terms]
+        pairs = np.concatenate(postings) if postings else _NONE
+        rows = np.repeat(np.arange(len(postings)), [len(posting) for posting in postings])
+        entries = pairs[:, 0].astype(np.int64)
+        kept = entries < len(self.mask)
+        kept[kept] = self.mask[entries[kept]]
+        return rows[kept], entries[kept], pairs[kept, 1].astype(np.float64)
+
+    def matches(self, terms: Sequence[str]) -> tuple[Ints, Ints, Floats]:
+        """The same with what neighbours lend: each (term, entry) once, by term."""
+        rows, entries, frequencies = self.own(terms)
+        size = len(self.mask)
+        if not self.maps or not len(rows):
+            return rows, entries, frequencies
+        cells, counts = [rows * size + entries], [frequencies]
         for weight, there in self.maps:
-            # `there` is one-to-one where it is not -1, so plain indexing adds each loan once.
             borrowers = there[entries]
             lent = borrowers >= 0
-            dense[borrowers[lent]] += weight * frequencies[lent]
-        entries = np.flatnonzero(dense)
-        return entries, dense[entries]
+            cells.append(rows[lent] * size + borrowers[lent])
+            counts.append(weight * frequencies[lent])
+        dense: Floats = np.bincount(np.concatenate(cells), weights=np.concatenate(counts))
+        filled = np.flatnonzero(dense > 0)  # nonzero of bool is several times faster than of float
+        # Cells ascend, so their rows are runs: cheaper than dividing each by the size.
+        starts = np.arange(len(terms) + 1) * size
+        numbers = np.repeat(np.arange(len(terms)), np.diff(np.searchsorted(filled, starts)))
+        return numbers, filled - numbers * size, dense[filled]
 
 
-def _rarest(counts: Counter[str], views: Sequence[_View]) -> list[tuple[int, list[tuple[Ints, Floats]]]]:
-    """Weight and matches of the terms that are scored: all that match, or the rarest of a very long query."""
+def _rarest(counts: Counter[str], views: Sequence[_View]) -> list[tuple[str, int]]:
+    """Terms that are scored with their weights: all, or of a very long query the rarest that match."""
     terms = list(counts)
-    if len(terms) > QUERY_TERMS_LOOKED_AT:
-        half = QUERY_TERMS_LOOKED_AT // 2
-        terms = terms[:half] + terms[-half:]
-    found = []
-    for order, term in enumerate(terms):
-        matches = [view.matches(term) for view in views]
-        frequency = sum(len(entries) for entries, _ in matches)
-        if frequency:
-            found.append((frequency, order, counts[term], matches))
-    if len(found) > QUERY_TERMS_MAX:
-        found = sorted(sorted(found, key=lambda item: item[:2])[:QUERY_TERMS_MAX], key=lambda item: item[1])
-    return [(weight, matches) for _, _, weight, matches in found]
+    if len(terms) > QUERY_TERMS_MAX:
+        if len(terms) > QUERY_TERMS_LOOKED_AT:
+            half = QUERY_TERMS_LOOKED_AT // 2
+            terms = terms[:half] + terms[-half:]
+        found = sum(np.bincount(view.own(terms)[0], minlength=len(terms)) for view in views)
+        frequency = np.asarray(found)
+        matched = np.flatnonzero(frequency)
+        matched = np.sort(matched[np.argsort(frequency[matched], kind="stable")][:QUERY_TERMS_MAX])
+        terms = [terms[index] for index in matched.tolist()]
+    return [(term, counts[term]) for term in terms]
 
 
-_NONE: Ints = np.empty(0, dtype=np.int64)
+_NONE: npt.NDArray[np.int32] = np.empty((0, 2), dtype=np.int32)

@@ -26,7 +26,7 @@ _BREAKS = (
     re.compile(r"\s+"),
 )
 FILL_MIN = 0.5
-"""A piece is cut at the strongest kind of break in the second half of its size: full enough, and as natural as can be."""
+"""A piece is cut at the strongest kind of break in the second half of its size: full enough and natural."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def parents(text: str, settings: ChunkingSettings | None = None) -> tuple[Parent
     text : str
         Of any length, with or without punctuation.
     settings : ChunkingSettings, optional
-        ``parent_characters`` and ``child_characters`` are the greatest sizes; by default those of the default preset.
+        ``parent_characters`` and ``child_characters`` are the greatest sizes; by default the default preset's.
 
     Returns
     -------

@@ -108,6 +108,7 @@ class Experience:
         self._by_id[turn.turn_id] = index
         self._turns.append(turn)
         self._rounds.append(turn.round)
+        self._vectors.expect()
         terms = text.tokens(" ".join([turn.name or "", turn.shown])) + _date_terms(turn.occurred_at)
         self._postings.add(terms, previous=self._session_last.get(turn.session_id, -1))
         self._session_last[turn.session_id] = index
@@ -236,8 +237,8 @@ class Experience:
         if chosen.fusion == "cosine" and cosines is not None:
             base = np.clip(np.nan_to_num(cosines, nan=0.0), 0.0, 1.0)
         elif chosen.fusion == "rrf":
-            columns["rrf"] = fusion.rrf(lists, ids, chosen.k_rrf)
-            base = fusion.norm(columns["rrf"])
+            columns["rrf"] = ranked = fusion.rrf(lists, ids, chosen.k_rrf)
+            base = fusion.norm(ranked)
         else:
             z, background = np.zeros(len(ids)), 0.0
             if words.any():
@@ -247,23 +248,24 @@ class Experience:
                 background = chosen.bm25_weight * float(of_words[-1])
             if cosines is not None and population is not None:
                 # A turn that is not embedded yet counts as average, not as irrelevant.
-                columns["z_vector"] = np.nan_to_num(fusion.z_scores(cosines, population), nan=0.0)
-                z += chosen.vector_weight * columns["z_vector"]
+                columns["z_vector"] = of_vectors = np.nan_to_num(fusion.z_scores(cosines, population), nan=0.0)
+                z += chosen.vector_weight * of_vectors
             speakers = text.named(query.text, query.names) if chosen.bonus_speaker else frozenset()
             if speakers:
                 spoke = np.array([self._turns[index].name in speakers for index in ids.tolist()])
-                columns["bonus_speaker"] = chosen.bonus_speaker * spoke
-                z += columns["bonus_speaker"]
+                columns["bonus_speaker"] = bonus = chosen.bonus_speaker * spoke
+                z += bonus
             columns["z"] = z
             base = fusion.above_background(z, background)
         columns["base"] = base
-        same = [self._turns[index].session_id == query.session_id for index in ids.tolist()]
-        columns["b_session"] = chosen.b_session * np.array(same) if chosen.b_session else None
+        if chosen.b_session:
+            same = [self._turns[index].session_id == query.session_id for index in ids.tolist()]
+            columns["b_session"] = chosen.b_session * np.array(same)
         # An index of one owner matches the query's user and role by construction, so these two are constant.
         columns["b_user"] = np.full(len(ids), chosen.b_user) if chosen.b_user else None
         columns["b_character"] = np.full(len(ids), chosen.b_character) if chosen.b_character else None
         for bias in ("b_session", "b_user", "b_character"):
-            column = columns[bias]
+            column = columns.get(bias)
             base = base if column is None else base + column
         return base, columns
 
@@ -318,20 +320,24 @@ class Experience:
 class _Embedded:
     """Vectors in the order in which they arrived, with the turns that they belong to."""
 
-    __slots__ = ("_arrived", "_has", "_owner_of", "vectors")
+    __slots__ = ("_arrived", "_owner_of", "_vector_of", "vectors")
 
     def __init__(self) -> None:
         self.vectors = Vectors()
         self._arrived = Entries()
         self._owner_of = Column(np.int64)
-        self._has: dict[int, int] = {}
+        self._vector_of = Column(np.int64)
+
+    def expect(self) -> None:
+        """One more turn, without a vector so far."""
+        self._vector_of.append(-1)
 
     def add(self, index: int, vector: npt.NDArray[np.int8], offset: int) -> bool:
-        if index in self._has or vector.ndim != 1 or not len(vector) or not self.vectors.fits(vector):
+        if self._vector_of.view()[index] >= 0 or vector.ndim != 1 or not len(vector) or not self.vectors.fits(vector):
             return False
         self._arrived.append(offset, 0)
         self._owner_of.append(index)
-        self._has[index] = len(self.vectors)
+        self._vector_of.view()[index] = len(self.vectors)
         self.vectors.add(vector[None, :])
         return True
 
@@ -344,7 +350,7 @@ class _Embedded:
 
     def ids(self, indices: Ints, arrived: int) -> Ints:
         """Vector of each turn, ``(n,)``; -1 where it has none that has arrived."""
-        found = np.fromiter((self._has.get(index, -1) for index in indices.tolist()), np.int64, len(indices))
+        found = self._vector_of.view()[indices]
         return np.where(found < arrived, found, -1)
 
     def cosines(self, query: npt.NDArray[np.int8], vector_ids: Ints) -> Floats:

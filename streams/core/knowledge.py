@@ -11,6 +11,7 @@ Yang et al. (2026), arXiv:2605.14802 (ARPM): s' = norm(s_RRF) + b_user + b_chara
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ class _Segment:
             title=revision.title,
             source=revision.source,
         )
-        rows = []
+        rows: list[npt.NDArray[np.int8]] = []
         for parent in revision.parents:
             self.parents.append(_Parent(document_id, bare, parent.index, parent.text, offset, event_ms))
             for child in parent.children:
@@ -202,10 +203,13 @@ class Knowledge:
         return Found(candidates=_candidates(*scored, scopes, count), considered=considered, notes=notes)
 
 
-def _located(scopes: list[_Scope], child: int) -> tuple[_Segment, int]:
-    """Segment and entry of a child in the numbering of a search."""
-    scope = scopes[-1] if child >= scopes[-1].start else scopes[0]
-    return scope.segment, child - scope.start
+def _gathered(scopes: list[_Scope], ids: Ints, column: Callable[[_Segment], Ints]) -> Ints:
+    """A column of the children ``ids``, which ascend in the numbering of the search."""
+    bounds = np.searchsorted(ids, [scope.start for scope in scopes[1:]]).tolist()
+    parts = np.split(ids, bounds)
+    return np.concatenate(
+        [column(scope.segment)[part - scope.start] for scope, part in zip(scopes, parts, strict=True)]
+    )
 
 
 def _scored(
@@ -230,8 +234,8 @@ def _scored(
     cosines = _cosines(vector, scopes, ids) if near and vector is not None else None
     columns: dict[str, Floats | None] = {"vector": cosines, "bm25": words[ids] if words.any() else None}
     if chosen.fusion == "rrf":
-        columns["rrf"] = fusion.rrf(lists, ids, chosen.k_rrf)
-        base = fusion.norm(columns["rrf"])
+        columns["rrf"] = ranked = fusion.rrf(lists, ids, chosen.k_rrf)
+        base = fusion.norm(ranked)
     else:
         z = np.zeros(len(ids))
         for name, weight in (("vector", chosen.vector_weight), ("bm25", chosen.bm25_weight)):
@@ -290,22 +294,23 @@ def _weighed(
     columns: dict[str, Floats | None],
 ) -> tuple[Floats, dict[str, Floats | None]]:
     """s = (s' + biases)·w and all components."""
-    located = [_located(scopes, child) for child in ids.tolist()]
-    parents = [segment.parents[int(segment.parent_of.view()[entry])] for segment, entry in located]
+    own = ids >= scopes[-1].start if len(scopes) > 1 else np.zeros(len(ids), dtype=bool)
     if chosen.b_user:
         # Documents belong to roles, not to users: every visible one matches.
         columns["b_user"] = np.full(len(ids), chosen.b_user)
     if chosen.b_character:
-        columns["b_character"] = chosen.b_character * np.array([p.revision.role_id is not None for p in parents])
+        columns["b_character"] = np.where(own, chosen.b_character, 0.0)
     if chosen.b_source:
         asked = query.text.casefold()
-        columns["b_source"] = chosen.b_source * np.array([_named(asked, p.revision) for p in parents])
+        numbers = _gathered(scopes, ids, lambda segment: segment.parent_of.view()).tolist()
+        parents = [scopes[-1 if mine else 0].segment.parents[n] for n, mine in zip(numbers, own.tolist(), strict=True)]
+        columns["b_source"] = chosen.b_source * np.array([_named(asked, parent.revision) for parent in parents])
     for bias in ("b_user", "b_character", "b_source"):
         column = columns.get(bias)
         base = base if column is None else base + column
     if not chosen.temporal:
         return base, columns
-    times = np.array([parent.event_ms for parent in parents])
+    times = _gathered(scopes, ids, lambda segment: segment.entries.event_ms)
     # A document belongs to no round, so its w_round is 1 and the clock alone decides.
     w_clock = temporal.clock_weights(query.now_ms, times, chosen.lambda_hours)
     weight = temporal.floored(w_clock, chosen.floor)
@@ -321,13 +326,13 @@ def _named(asked: str, revision: RevisionView) -> bool:
 def _candidates(
     ids: Ints, score: Floats, columns: dict[str, Floats | None], scopes: list[_Scope], count: int | None
 ) -> list[Candidate]:
-    located = [_located(scopes, child) for child in ids.tolist()]
-    offsets = np.array([int(segment.entries.added[entry]) for segment, entry in located])
-    best: dict[tuple[int, int], Candidate] = {}
+    offsets = _gathered(scopes, ids, lambda segment: segment.entries.added)
+    numbers = _gathered(scopes, ids, lambda segment: segment.parent_of.view())
+    best: dict[tuple[bool, int], Candidate] = {}
     for row in fusion.order(score, offsets, ids).tolist():
-        segment, entry = located[row]
-        number = int(segment.parent_of.view()[entry])
-        key = (id(segment), number)
+        mine = len(scopes) > 1 and int(ids[row]) >= scopes[-1].start
+        segment, number = scopes[-1 if mine else 0].segment, int(numbers[row])
+        key = (mine, number)
         if key in best:
             continue
         if count is not None and len(best) >= count:

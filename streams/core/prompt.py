@@ -114,7 +114,7 @@ def messages_sha256(messages: Sequence[Message]) -> str:
     """SHA-256 of the canonical JSON of messages: keys sorted, UTF-8, no blanks.
 
     >>> messages_sha256([Message(role="user", content="你好")])[:16]
-    'b3f1d9a3b4b1c6b5'
+    'c5be950a2363b702'
     """
     plain = [{"role": message.role, "content": message.content} for message in messages]
     return hashlib.sha256(
@@ -314,9 +314,12 @@ def _fitted(path: str, items: list[_Item], budget: int, trace: dict[str, Any]) -
         used -= cut.tokens
         reason = f"region {path} holds {budget} of {used + cut.tokens} tokens"
         trace["cut"].append({"mark": cut.evidence.mark, "region": path, "tokens": cut.tokens, "reason": reason})
-    return sorted(
-        kept, key=lambda item: (item.at_ms, item.evidence.position.offset, len(item.evidence.id), item.evidence.id)
-    )
+    return sorted(kept, key=_chronologically)
+
+
+def _chronologically(item: _Item) -> tuple[int, int, int, str]:
+    """Event time, then log order, then the parents of one document in their own order."""
+    return item.at_ms, item.evidence.position.offset, len(item.evidence.id), item.evidence.id
 
 
 def _shortened(text: str, tokens_max: int) -> str:

@@ -117,10 +117,9 @@ class Vectors:
         if visible == len(mask):
             selector = faiss.IDSelectorRange(0, visible)
         else:
-            selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-        found, ids = self._index.search(
-            query.astype(np.float32)[None, :], asked, params=faiss.SearchParameters(sel=selector)
-        )
+            selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))  # type: ignore[call-arg, arg-type]
+        parameters = faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]
+        found, ids = self._index.search(query.astype(np.float32)[None, :], asked, params=parameters)
         scores, ids = found[0].astype(np.int64), ids[0]
         if asked < visible and scores[min(count, asked) - 1] == scores[-1]:
             scores, ids = self._tied(query, mask, int(scores[-1]))

@@ -74,7 +74,7 @@ def table(http: httpx.Client) -> str:
     return "m.t"
 
 
-def sql(http: httpx.Client, query: str | bytes, **params: Any) -> str:
+def sql(http: httpx.Client, query: str | bytes, /, **params: Any) -> str:
     response = http.post("/", content=query, params=params)
     assert response.status_code == 200, response.text
     return response.text
@@ -178,7 +178,7 @@ def test_parameters_and_settings_stay_in_their_request(http: httpx.Client, table
         ("SELECT 1 FORMAT Nope", {}, 404, "73"),
         ("SELECT {x:UInt8}", {"param_x": "y"}, 500, "457"),
         ("SELECT 1", {"compress": "1"}, 501, "48"),
-        ("INSERT INTO m.t FORMAT JSONEachRow\n{bad", {}, 400, "27"),
+        ("INSERT INTO m.t FORMAT JSONEachRow\n{bad", {}, 400, "26"),
     ],
 )
 @pytest.mark.usefixtures("table")
