@@ -36,6 +36,8 @@ from schemas.topics import owner_key, partition_of
 from schemas.turns import Turn
 
 TIMEOUT_MS = 10_000
+GRACE_MS = 1_000
+"""How long the client waits past the deadline for the worker's own word on why there is no answer."""
 FETCH_WAIT_MS = 20
 """A reply wakes a waiting fetch on Kafka; the embedded broker polls instead, at this interval."""
 
@@ -289,7 +291,7 @@ class Client:
         deadline = time.time_ns() // 1_000_000 + timeout_ms
         topic = self.prefix + "requests"
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with asyncio.timeout((timeout_ms + GRACE_MS) / 1000):
                 count = await self._log.partitions(topic)
                 sent = await self._log.append(
                     Outgoing(

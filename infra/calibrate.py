@@ -2,7 +2,9 @@
 
 Vectors are recorded as ``clip(round((v - mean) * scale), -127, 127)``. E5's vectors lie in a narrow cone (cosines of
 0.7 to 0.9 between any two), so the mean goes first: what is left uses the int8 range, and rankings by inner product of
-the codes follow the cosine of the floats. Only statistics leave this program, no text.
+the codes follow that of the centred floats (98.8 % of the top ten; 50 queries, 300 texts not used for the mean). That
+ranking is not the cosine's (67 % of the top ten): it lacks the part that all texts share. On 149 questions of LoCoMo
+sample 26 recall@10 is 0.576, by cosine of the floats 0.525. Only statistics leave this program, no text.
 """
 
 from __future__ import annotations

@@ -149,9 +149,12 @@ def main() -> None:
     os.nice(options.nice)
     limit_threads(options.threads)
     engine = Engine()
-    for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(_answer(engine, line))
-        sys.stdout.buffer.flush()
+    try:
+        for line in sys.stdin.buffer:
+            sys.stdout.buffer.write(_answer(engine, line))
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:  # the server was killed
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -228,7 +228,7 @@ class _View:
             lent = borrowers >= 0
             cells.append(rows[lent] * size + borrowers[lent])
             counts.append(weight * frequencies[lent])
-        dense: Floats = np.bincount(np.concatenate(cells), weights=np.concatenate(counts))
+        dense = np.bincount(np.concatenate(cells), weights=np.concatenate(counts)).astype(np.float64, copy=False)
         filled = np.flatnonzero(dense > 0)  # nonzero of bool is several times faster than of float
         # Cells ascend, so their rows are runs: cheaper than dividing each by the size.
         starts = np.arange(len(terms) + 1) * size

@@ -28,6 +28,8 @@ __all__ = ["Cut", "Experience", "TurnView"]
 
 PASSAGE_CHARACTERS_MAX = 4_000
 """Of a longer turn the beginning is embedded: embedders read about 512 tokens."""
+CORRECTION_SCORE_MIN = 0.25
+"""A correction of a turn answers the same questions as that turn: one that scores below this part of it is none."""
 CORRECTION_POOL = 50
 """Best candidates that are compared with each other: what ranks below is not shown."""
 SAMPLE = 512
@@ -156,8 +158,10 @@ class Experience:
         """
         chosen = settings.experience
         mask = self._entries.visible(cut)
-        oldest_ms = query.now_ms - chosen.window_days * temporal.MS_PER_DAY
-        recent = self._entries.event_ms[: len(mask)] >= oldest_ms
+        times = self._entries.event_ms[: len(mask)]
+        # The window ends with the owner's latest turn, not with today: somebody who comes back after a year is known.
+        latest_ms = min(query.now_ms, int(times[mask].max())) if mask.any() else query.now_ms
+        recent = times >= latest_ms - chosen.window_days * temporal.MS_PER_DAY
         notes: dict[str, Any] = {"outside_window": int(np.count_nonzero(mask & ~recent))}
         mask &= recent
         for turn_id in query.exclude:
@@ -194,15 +198,17 @@ class Experience:
         if not len(ids):
             return None
         cosines = population = None
+        seen = np.flatnonzero(owned)
+        sample = seen[:: max(1, -(-len(seen) // SAMPLE))]
+        vector_ids = self._vectors.ids(ids, len(owners))
         if vector is not None:
-            cosines = self._vectors.cosines(vector, self._vectors.ids(ids, len(owners)))
-            seen = np.flatnonzero(owned)
-            population = self._vectors.cosines(vector, seen[:: max(1, -(-len(seen) // SAMPLE))])
+            cosines = self._vectors.cosines(vector, vector_ids)
+            population = self._vectors.cosines(vector, sample)
         base, columns = self._fused(query, chosen, ids, lists, words, mask, cosines, population)
         score, weights = self._timed(query, chosen, ids, base)
         columns |= weights
         if chosen.temporal and chosen.correction_similarity < 1 and vector is not None:
-            lifted = self._corrected(ids, score, self._vectors.ids(ids, len(owners)), chosen.correction_similarity)
+            lifted = self._corrected(ids, score, vector_ids, sample, chosen.correction_similarity)
             columns["correction"] = lifted - score
             score = lifted
         return ids, score, columns
@@ -280,7 +286,7 @@ class Experience:
         weight = temporal.floored(w_round * w_clock, chosen.floor)
         return base * weight, {"w_round": w_round, "w_clock": w_clock, "w": weight}
 
-    def _corrected(self, ids: Ints, score: Floats, vector_ids: Ints, similarity: float) -> Floats:
+    def _corrected(self, ids: Ints, score: Floats, vector_ids: Ints, sample: Ints, similarity: float) -> Floats:
         """Scores in which no turn ranks above a newer one of the same speaker that says nearly the same.
 
         Ids ascend with the log, so one pass from old to new carries a score along a chain of corrections.
@@ -290,11 +296,12 @@ class Experience:
         best = best[vector_ids[best] >= 0]
         if len(best) < 2:
             return lifted
-        alike = self._vectors.vectors.similarities(vector_ids[best]) >= similarity
+        alike = self._vectors.vectors.similarities(vector_ids[best], sample) >= similarity
         speakers = [self._turns[index].speaker for index in ids[best].tolist()]
         for newer in range(1, len(best)):
             for older in np.flatnonzero(alike[newer, :newer]).tolist():
-                if speakers[older] == speakers[newer]:
+                near = score[best[newer]] >= CORRECTION_SCORE_MIN * score[best[older]]
+                if near and speakers[older] == speakers[newer]:
                     lifted[best[newer]] = max(lifted[best[newer]], lifted[best[older]])
         return lifted
 

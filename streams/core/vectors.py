@@ -17,6 +17,8 @@ from streams.core.visibility import Mask
 
 DIMENSIONS_EXACT_MAX = 1024
 """127 * 127 * 1024 < 2**24, the integers that float32 holds exactly."""
+CENTER_PRIOR = 32
+"""Weight of the calibration mean, in vectors, where the mean of a few vectors is taken."""
 
 Int8 = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
@@ -155,10 +157,16 @@ class Vectors:
         squares = np.einsum("ij,ij->i", rows, rows).astype(np.float64) * float(wanted @ wanted)
         return np.divide(products, np.sqrt(squares), out=np.zeros(len(ids)), where=squares > 0)
 
-    def similarities(self, ids: Ints) -> Floats:
-        """Cosines ``(k, k)`` of the vectors ``ids`` with each other."""
-        rows = self.rows(ids)
-        products = (rows @ rows.T).astype(np.float64)
+    def similarities(self, ids: Ints, around: Ints) -> Floats:
+        """Cosines ``(k, k)`` of the vectors ``ids`` with each other, seen from the middle of the vectors ``around``.
+
+        Turns of one conversation share language and subject, which alone makes a cosine of 0.3; what is left after
+        their mean is taken away says whether two turns are about the same thing. The mean of a few vectors is drawn
+        towards 0, the mean of the calibration, as if there were ``CENTER_PRIOR`` vectors more.
+        """
+        center = self.rows(around).sum(axis=0) / np.float32(len(around) + CENTER_PRIOR)
+        rows = (self.rows(ids) - center).astype(np.float64)
+        products = rows @ rows.T
         squares = np.outer(np.diag(products), np.diag(products))
         return np.divide(products, np.sqrt(squares), out=np.zeros(products.shape), where=squares > 0)
 
