@@ -26,7 +26,7 @@ from infra.target import (
 from schemas.codec import encode
 from schemas.recalls import Evidence, Reply
 
-CONSOLE_WIDTH_MIN = 100
+CONSOLE_WIDTH_MIN = 150
 
 
 def ask(

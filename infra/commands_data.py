@@ -73,7 +73,7 @@ def import_file(
     prefix: PrefixOption = None,
 ) -> None:
     """Import a conversation export. Importing twice changes nothing; a bad line is reported and the rest goes on."""
-    export = read_export(file, format, timezone)
+    export = read_export(file, format, timezone, name_hint=str(file))
     target = find(kafka, clickhouse, embeddings, objects, prefix)
     report = asyncio.run(import_export(export, user, role, target))
     _print_import(report, json=json)

@@ -2,7 +2,7 @@
 
 ``POST /v1/embeddings``, ``GET /v1/models``, ``GET /health``. E5 embeds queries and passages differently: the field
 ``input_type`` ("query" or "passage") decides, else the suffix of the model's name (``-query``, ``-passage``), else it
-is a passage. Texts are cut to their first 4,000 characters (queries: 1,000); the empty text has a vector.
+is a passage. Texts are cut to their first 2,000 characters (queries: 500); the empty text has a vector.
 
 Invariant: a query never waits behind passages. Queries run in a thread of this process, passages in another process of
 low priority, in small batches; requests of one kind take turns text by text (batch by batch).
@@ -136,7 +136,7 @@ def batches(texts: tuple[str, ...]) -> list[tuple[str, ...]]:
 
     Examples
     --------
-    >>> [len(batch) for batch in batches(("a",) * 9 + ("b" * 4000, "c"))]
+    >>> [len(batch) for batch in batches(("a",) * 9 + ("b" * 2000, "c"))]
     [8, 1, 1, 1]
     """
     found: list[tuple[str, ...]] = []

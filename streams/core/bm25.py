@@ -21,7 +21,11 @@ import numpy.typing as npt
 from streams.core.visibility import Column, Mask
 
 QUERY_TERMS_MAX = 32
-"""Distinct terms that are scored; of longer queries the rarest, which carry nearly all of the weight."""
+"""Distinct terms that are scored; of longer queries the rarest."""
+QUERY_TERMS_MIN = 6
+"""Terms that are scored however common they are."""
+QUERY_POSTINGS_MAX = 8192
+"""Postings that one query reads beyond those of its rarest terms; bounds the time in large indexes."""
 QUERY_TERMS_LOOKED_AT = 512
 """Distinct terms, half from either end of a query, whose document frequencies are counted to find the rarest."""
 
@@ -171,18 +175,30 @@ def scores(
     for view in views:
         relative = view.lengths * (total / length)
         view.saturation = parameters.k1 * (1 - parameters.b + parameters.b * relative)
+    weights = _weights(Counter(terms))
+    postings, kept = _chosen([view.own(list(weights)) for view in views], len(weights))
+    term_weights = np.array(list(weights.values()), dtype=np.float64)[kept]
     entries_max = max(len(view.score) for view in views)
-    batch_max = max(1, CELLS_MAX // entries_max)
-    chosen = _rarest(Counter(terms), views)
-    for start in range(0, len(chosen), batch_max):
-        batch = chosen[start : start + batch_max]
-        matches = [view.matches([term for term, _ in batch]) for view in views]
-        found = sum(np.bincount(rows, minlength=len(batch)) for rows, _, _ in matches)
-        idf = np.array([weight for _, weight in batch]) * np.log((total + 1) / np.maximum(found, 1))
-        for view, (rows, entries, frequencies) in zip(views, matches, strict=True):
-            gain = (parameters.k1 + 1) * frequencies / (view.saturation[entries] + frequencies) + parameters.delta
-            view.score += np.bincount(entries, weights=idf[rows] * gain, minlength=len(view.score))
+    batch = max(1, CELLS_MAX // entries_max)
+    for start in range(0, len(kept), batch):
+        count = min(batch, len(kept) - start)
+        matches = [view.lent(_slice(own, start, count), count) for view, own in zip(views, postings, strict=True)]
+        found = sum(np.bincount(match.terms, minlength=count) for match in matches)
+        idf = term_weights[start : start + count] * np.log((total + 1) / np.maximum(found, 1))
+        for view, match in zip(views, matches, strict=True):
+            tf, saturation = match.frequencies, view.saturation[match.entries]
+            gain = (parameters.k1 + 1) * tf / (saturation + tf) + parameters.delta
+            view.score += np.bincount(match.entries, weights=idf[match.terms] * gain, minlength=len(view.score))
     return [view.score for view in views]
+
+
+@dataclass(frozen=True, slots=True)
+class _Matches:
+    """Postings of several terms: number of the term (ascending), entry, frequency; each ``(p,)``."""
+
+    terms: Ints
+    entries: Ints
+    frequencies: Floats
 
 
 class _View:
@@ -206,49 +222,72 @@ class _View:
         self.saturation: Floats = self.lengths
         self.score: Floats = np.zeros(size)
 
-    def own(self, terms: Sequence[str]) -> tuple[Ints, Ints, Floats]:
-        """Number of the term, visible entry and frequency of every posting of some terms: three ``(p,)``."""
+    def own(self, terms: Sequence[str]) -> _Matches:
+        """Visible postings of some terms."""
         postings = [self.postings.posting(term) for term in terms]
         pairs = np.concatenate(postings) if postings else _NONE
         rows = np.repeat(np.arange(len(postings)), [len(posting) for posting in postings])
         entries = pairs[:, 0].astype(np.int64)
         kept = entries < len(self.mask)
         kept[kept] = self.mask[entries[kept]]
-        return rows[kept], entries[kept], pairs[kept, 1].astype(np.float64)
+        return _Matches(rows[kept], entries[kept], pairs[kept, 1].astype(np.float64))
 
-    def matches(self, terms: Sequence[str]) -> tuple[Ints, Ints, Floats]:
-        """The same with what neighbours lend: each (term, entry) once, by term."""
-        rows, entries, frequencies = self.own(terms)
+    def lent(self, own: _Matches, count: int) -> _Matches:
+        """The postings of ``count`` terms with what neighbours lend added: each (term, entry) once."""
         size = len(self.mask)
-        if not self.maps or not len(rows):
-            return rows, entries, frequencies
-        cells, counts = [rows * size + entries], [frequencies]
+        if not self.maps or not len(own.terms):
+            return own
+        rows = own.terms * size
+        cells, counts = [rows + own.entries], [own.frequencies]
         for weight, there in self.maps:
-            borrowers = there[entries]
+            borrowers = there[own.entries]
             lent = borrowers >= 0
-            cells.append(rows[lent] * size + borrowers[lent])
-            counts.append(weight * frequencies[lent])
+            cells.append((rows + borrowers)[lent])
+            counts.append(weight * own.frequencies[lent])
         dense = np.bincount(np.concatenate(cells), weights=np.concatenate(counts)).astype(np.float64, copy=False)
         filled = np.flatnonzero(dense > 0)  # nonzero of bool is several times faster than of float
-        # Cells ascend, so their rows are runs: cheaper than dividing each by the size.
-        starts = np.arange(len(terms) + 1) * size
-        numbers = np.repeat(np.arange(len(terms)), np.diff(np.searchsorted(filled, starts)))
-        return numbers, filled - numbers * size, dense[filled]
+        # Cells ascend, so the terms are runs: cheaper than dividing each cell by the size.
+        starts = np.searchsorted(filled, np.arange(count + 1) * size)
+        numbers = np.repeat(np.arange(count), np.diff(starts))
+        return _Matches(numbers, filled - numbers * size, dense[filled])
 
 
-def _rarest(counts: Counter[str], views: Sequence[_View]) -> list[tuple[str, int]]:
-    """Terms that are scored with their weights: all, or of a very long query the rarest that match."""
+def _weights(counts: Counter[str]) -> dict[str, int]:
+    """Distinct terms with their counts; of very many those at either end."""
     terms = list(counts)
-    if len(terms) > QUERY_TERMS_MAX:
-        if len(terms) > QUERY_TERMS_LOOKED_AT:
-            half = QUERY_TERMS_LOOKED_AT // 2
-            terms = terms[:half] + terms[-half:]
-        found = sum(np.bincount(view.own(terms)[0], minlength=len(terms)) for view in views)
-        frequency = np.asarray(found)
-        matched = np.flatnonzero(frequency)
-        matched = np.sort(matched[np.argsort(frequency[matched], kind="stable")][:QUERY_TERMS_MAX])
-        terms = [terms[index] for index in matched.tolist()]
-    return [(term, counts[term]) for term in terms]
+    if len(terms) > QUERY_TERMS_LOOKED_AT:
+        half = QUERY_TERMS_LOOKED_AT // 2
+        terms = terms[:half] + terms[-half:]
+    return {term: counts[term] for term in terms}
+
+
+def _chosen(postings: list[_Matches], count: int) -> tuple[list[_Matches], Ints]:
+    """Postings of the terms that are scored, numbered anew, and which terms these are, ascending.
+
+    The rarest terms carry nearly all of the weight and the commonest nearly all of the work.
+    """
+    found = np.zeros(count, dtype=np.int64)
+    for own in postings:
+        found += np.bincount(own.terms, minlength=count)
+    matched = np.flatnonzero(found)
+    rarest = matched[np.argsort(found[matched], kind="stable")]
+    affordable = int(np.searchsorted(np.cumsum(found[rarest]), QUERY_POSTINGS_MAX, side="right"))
+    kept = np.sort(rarest[: min(QUERY_TERMS_MAX, max(QUERY_TERMS_MIN, affordable))])
+    if len(kept) == count:
+        return postings, kept
+    number = np.full(count, -1)
+    number[kept] = np.arange(len(kept))
+    renumbered = []
+    for own in postings:
+        inside = number[own.terms] >= 0
+        renumbered.append(_Matches(number[own.terms[inside]], own.entries[inside], own.frequencies[inside]))
+    return renumbered, kept
+
+
+def _slice(own: _Matches, start: int, count: int) -> _Matches:
+    """Postings of the terms ``[start, start + count)``, numbered from 0."""
+    first, last = np.searchsorted(own.terms, [start, start + count]).tolist()
+    return _Matches(own.terms[first:last] - start, own.entries[first:last], own.frequencies[first:last])
 
 
 _NONE: npt.NDArray[np.int32] = np.empty((0, 2), dtype=np.int32)

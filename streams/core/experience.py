@@ -30,9 +30,11 @@ PASSAGE_CHARACTERS_MAX = 4_000
 """Of a longer turn the beginning is embedded: embedders read about 512 tokens."""
 CORRECTION_SCORE_MIN = 0.25
 """A correction of a turn answers the same questions as that turn: one that scores below this part of it is none."""
-CORRECTION_POOL = 50
+CORRECTION_POOL = 30
 """Best candidates that are compared with each other: what ranks below is not shown."""
-SAMPLE = 512
+NAMES_MAX = 32
+"""Participants whose names count; a conversation has two."""
+SAMPLE = 256
 """Visible vectors, evenly spaced, whose scores stand for all when mean and spread are taken."""
 
 Floats = npt.NDArray[np.float64]
@@ -68,11 +70,12 @@ class TurnView:
 class Experience:
     """Index of one owner's turns."""
 
-    __slots__ = ("_by_id", "_entries", "_postings", "_rounds", "_session_last", "_turns", "_vectors")
+    __slots__ = ("_by_id", "_entries", "_names", "_postings", "_rounds", "_session_last", "_turns", "_vectors")
 
     def __init__(self) -> None:
         self._turns: list[TurnView] = []
         self._by_id: dict[str, int] = {}
+        self._names: dict[str, int] = {}
         self._session_last: dict[str, int] = {}
         self._entries = Entries()
         self._rounds = Column(np.int64)
@@ -85,9 +88,13 @@ class Experience:
         return self._turns
 
     def names(self, cut: Cut) -> tuple[str, ...]:
-        """The participants' names as of a cut, in order of appearance."""
-        visible = self._turns[: len(self._entries.visible(cut))]
-        return tuple(dict.fromkeys(turn.name for turn in visible if turn.name))
+        """The participants' names as of a cut, in order of appearance; of very many the last to appear."""
+        if cut.event_ms is None:
+            found = [name for name, offset in self._names.items() if offset <= cut.offset]
+        else:
+            seen = np.flatnonzero(self._entries.visible(cut)).tolist()
+            found = list(dict.fromkeys(name for name in (self._turns[index].name for index in seen) if name))
+        return tuple(found[-NAMES_MAX:])
 
     def append(self, turn: TurnView) -> bool:
         """Add a turn.
@@ -109,6 +116,8 @@ class Experience:
         index = self._entries.append(turn.offset, turn.occurred_ms)
         self._by_id[turn.turn_id] = index
         self._turns.append(turn)
+        if turn.name:
+            self._names.setdefault(turn.name, turn.offset)
         self._rounds.append(turn.round)
         self._vectors.expect()
         terms = text.tokens(" ".join([turn.name or "", turn.shown])) + _date_terms(turn.occurred_at)

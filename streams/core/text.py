@@ -92,7 +92,8 @@ def _unspaced(run: str) -> list[str]:
     """Words of a run of characters, then its bigrams that are not among them."""
     words = [word[:TOKEN_LENGTH_MAX] for word in rjieba.cut_for_search(run) if word not in _STOP_ZH]
     known = set(words) | _STOP_ZH
-    return words + [pair for pair in map("".join, pairwise(run)) if pair not in known]
+    pairs = (a + b for a, b in pairwise(run) if a not in _STOP_ZH or b not in _STOP_ZH)
+    return words + [pair for pair in pairs if pair not in known]
 
 
 def query_tokens(query: str) -> list[str]:

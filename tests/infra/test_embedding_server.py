@@ -256,7 +256,7 @@ def _ignoring(url: str, text: str) -> None:
 
 
 def test_shipped_calibration_fits_what_is_recorded(http: httpx.Client) -> None:
-    raw = json.loads((ROOT / "infra/calibrations/multilingual-e5-small-q4.json").read_text("utf-8"))
+    raw = json.loads((ROOT / "connectors/calibrations/multilingual-e5-small-q4.json").read_text("utf-8"))
     mean = np.array(raw["mean"], dtype=np.float32)
     vectors = embed(http, [*TEXTS[:2], TEXTS[4]])
     codes = quantized(vectors, mean, raw["scale"])

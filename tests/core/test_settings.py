@@ -1,0 +1,81 @@
+"""Presets, overrides and digests."""
+
+import math
+from typing import Any
+
+import pytest
+
+from streams.core import settings
+from streams.core.settings import BadSetting, UnknownPreset, as_dict, digest, presets, resolve
+
+NAMES = (
+    "balanced arpm full strong_consistency no_history no_bm25 no_vectors no_temporal knowledge_only dialogue_only"
+).split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset_resolves_under_its_name(name: str) -> None:
+    assert resolve(name).preset == name
+    assert set(NAMES) == set(presets())
+
+
+def test_arpm_has_the_papers_constants() -> None:
+    arpm = resolve("arpm")
+    for path in (arpm.experience, arpm.knowledge):
+        assert (path.lambda_round, path.lambda_hours, path.floor, path.k_rrf) == (20.0, 168.0, 0.0, 60.0)
+    assert (arpm.experience.fusion, arpm.knowledge.fusion, arpm.query.augment) == ("cosine", "rrf", "prefix")
+    assert arpm.experience.window_days == 180.0
+
+
+@pytest.mark.parametrize("name", ["nope", "", "Balanced", 7])
+def test_an_unknown_preset_is_named_with_the_known_ones(name: Any) -> None:
+    with pytest.raises(UnknownPreset, match="balanced"):
+        resolve(name)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("experience.lambda_hours", math.nan, "0.001 to"),
+        ("experience.lambda_hours", math.inf, "0.001 to"),
+        ("experience.lambda_hours", -1, "got -1"),
+        ("experience.lambda_hours", 0, "got 0"),
+        ("experience.lambda_hours", "336", "got '336'"),
+        ("experience.lambda_hours", True, "got True"),
+        ("experience.lambda_hours", None, "got None"),
+        ("experience.lambda_hours", [1], "got"),
+        ("experience.pool", 2.5, "whole number"),
+        ("experience.pool", 10**30, "1 to 1000"),
+        ("experience.floor", 1.01, "0 to 1"),
+        ("experience.enabled", 1, "true or false"),
+        ("experience.fusion", "best", "zsum, rrf, cosine"),
+        ("experience.fusion", ["rrf"], "zsum, rrf, cosine"),
+        ("experience", {}, "unknown setting"),
+        ("experience.nope", 1, "unknown setting"),
+        ("nope.floor", 1, "unknown setting"),
+        ("preset", "arpm", "unknown setting"),
+        ("prompt.share_memory", 0.9, "sum to more than 1"),
+        ("chunking.child_characters", 5000, "exceeds"),
+    ],
+)
+def test_a_bad_override_says_which_key_what_it_takes_and_what_it_got(key: str, value: Any, told: str) -> None:
+    with pytest.raises(BadSetting) as raised:
+        resolve("balanced", {key: value})
+    assert told in str(raised.value)
+    assert key in str(raised.value)
+
+
+def test_digest_follows_the_numbers_and_not_their_spelling() -> None:
+    assert digest(resolve(None, {"experience.lambda_hours": 336})) == digest(
+        resolve("full", {"experience.lambda_hours": 336.0})
+    )
+    digests = {digest(resolve(name)) for name in NAMES}
+    assert len(digests) == len(NAMES) - 1  # full is balanced
+    assert digest(resolve(), {"embedder": "a"}) != digest(resolve(), {"embedder": "b"})
+
+
+def test_known_settings_can_each_be_set_to_what_they_are() -> None:
+    chosen = resolve("balanced")
+    tree = as_dict(chosen)
+    whole = {key: tree[key.split(".")[0]][key.split(".")[1]] for key in settings.known_settings()}
+    assert resolve("balanced", whole) == chosen
