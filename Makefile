@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit check bench up kafka lucene contract format clean
+.PHONY: help setup demo test unit check soak bench up kafka lucene contract format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,11 @@ check: $(VENV)/.dev ## lint, types, import rules, generated contract, compose fi
 	$(BIN)/lint-imports
 	$(BIN)/python -m infra.contract --check
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+MINUTES ?= 15
+SEED ?= 1
+soak: $(VENV)/.embedded ## faults under load on Apache Kafka, then proof that nothing was lost (MINUTES=15 SEED=1)
+	$(BIN)/python -m infra.soak --minutes $(MINUTES) --seed $(SEED)
 
 bench: $(VENV)/.embedded ## speed side by side with a bare Kafka echo and loop, on the embedded stack
 	$(BIN)/mnemolog bench answer

@@ -30,7 +30,7 @@ PASSAGE_CHARACTERS_MAX = 4_000
 """Of a longer turn the beginning is embedded: embedders read about 512 tokens."""
 CORRECTION_SCORE_MIN = 0.25
 """A correction of a turn answers the same questions as that turn: one that scores below this part of it is none."""
-CORRECTION_POOL = 30
+CORRECTION_POOL = 50
 """Best candidates that are compared with each other: what ranks below is not shown."""
 NAMES_MAX = 32
 """Participants whose names count; a conversation has two."""
@@ -167,16 +167,16 @@ class Experience:
         """
         chosen = settings.experience
         mask = self._entries.visible(cut)
+        for turn_id in query.exclude:
+            index = self._by_id.get(turn_id)
+            if index is not None and index < len(mask):
+                mask[index] = False
         times = self._entries.event_ms[: len(mask)]
         # The window ends with the owner's latest turn, not with today: somebody who comes back after a year is known.
         latest_ms = min(query.now_ms, int(times[mask].max())) if mask.any() else query.now_ms
         recent = times >= latest_ms - chosen.window_days * temporal.MS_PER_DAY
         notes: dict[str, Any] = {"outside_window": int(np.count_nonzero(mask & ~recent))}
         mask &= recent
-        for turn_id in query.exclude:
-            index = self._by_id.get(turn_id)
-            if index is not None and index < len(mask):
-                mask[index] = False
         visible = int(np.count_nonzero(mask))
         scored = self._scored(query, chosen, mask, cut, notes)
         if scored is None:
@@ -306,12 +306,11 @@ class Experience:
         if len(best) < 2:
             return lifted
         alike = self._vectors.vectors.similarities(vector_ids[best], sample) >= similarity
-        speakers = [self._turns[index].speaker for index in ids[best].tolist()]
-        for newer in range(1, len(best)):
-            for older in np.flatnonzero(alike[newer, :newer]).tolist():
-                near = score[best[newer]] >= CORRECTION_SCORE_MIN * score[best[older]]
-                if near and speakers[older] == speakers[newer]:
-                    lifted[best[newer]] = max(lifted[best[newer]], lifted[best[older]])
+        speakers = np.array([self._turns[index].speaker == "user" for index in ids[best].tolist()])
+        alike &= speakers[:, None] == speakers[None, :]
+        near = score[best][:, None] >= CORRECTION_SCORE_MIN * score[best][None, :]
+        for newer, older in np.argwhere(np.tril(alike & near, -1)).tolist():
+            lifted[best[newer]] = max(lifted[best[newer]], lifted[best[older]])
         return lifted
 
     def _candidate(self, index: int, score: float, parts: dict[str, float]) -> Candidate:

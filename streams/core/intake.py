@@ -15,6 +15,7 @@ from schemas.deadletters import Cause, DeadLetter
 from schemas.documents import Document, DocumentRemoved
 from schemas.envelope import ContractError, derived_id, instant_of
 from schemas.feedback import Feedback, FeedbackRecorded
+from schemas.headers import attempts_before
 from schemas.personas import Persona, PersonaDeclared
 from schemas.positions import Position
 from schemas.turns import Turn, TurnRecorded
@@ -107,10 +108,10 @@ def dead_letter(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]],
     at: str,
-    attempts: int = 1,
 ) -> DeadLetter:
-    """The record with its cause. Sent twice it has the same id."""
+    """The record with its cause. Sent twice it has the same id; posted again it counts its attempts in a header."""
     message = error.message
+    attempts = attempts_before(headers) + 1
     if value is not None and len(value) > VALUE_BYTES_MAX:
         message += f" (its {len(value)} bytes stay at the source position: too large to carry along)"
         value = None

@@ -115,12 +115,14 @@ class Vectors:
             return _NONE, _NONE
         # FAISS leaves open which of equal scores it keeps at the edge: ask for more and cut where the score changes.
         asked = min(visible, count + 32)
-        selector: faiss.IDSelector
-        if visible == len(mask):
-            selector = faiss.IDSelectorRange(0, visible)
-        else:
-            selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))  # type: ignore[call-arg, arg-type]
-        parameters = faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]
+        parameters = None
+        if visible < self._size:
+            selector: faiss.IDSelector
+            if visible == len(mask):
+                selector = faiss.IDSelectorRange(0, visible)
+            else:
+                selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))  # type: ignore[call-arg, arg-type]
+            parameters = faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]
         found, ids = self._index.search(query.astype(np.float32)[None, :], asked, params=parameters)
         scores, ids = found[0].astype(np.int64), ids[0]
         if asked < visible and scores[min(count, asked) - 1] == scores[-1]:

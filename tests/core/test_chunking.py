@@ -1,6 +1,7 @@
 """Documents cut into parents and children."""
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ def test_children_cover_the_text_but_white_space_in_order(text: str) -> None:
     cut = parents(text, SMALL)
     children = [child for parent in cut for child in parent.children]
     assert "".join("".join(child.text for child in children).split()) == "".join(text.split())
-    for before, after in zip(children, children[1:], strict=False):
+    for before, after in pairwise(children):
         assert before.end <= after.start
     for parent in cut:
         assert parent.text == text[parent.start : parent.end]

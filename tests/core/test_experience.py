@@ -98,19 +98,21 @@ def test_the_querys_own_turn_is_no_evidence_and_lends_no_words() -> None:
 
 
 def test_turns_outside_the_time_window_are_dropped_and_counted() -> None:
-    memory = experience(["昨天吃了馄饨"])
-    late = query("馄饨", now_ms=START_MS + 181 * 24 * HOUR_MS)
-    found = memory.search(late, BALANCED, NOW)
-    assert found.candidates == []
-    assert found.notes["outside_window"] == 1
-    assert memory.search(late, resolve(None, {"experience.window_days": 365}), NOW).candidates
+    memory, settings = experience(["昨天吃了馄饨"]), resolve(None, {"experience.window_days": 180})
+    late = query("馄饨", now_ms=START_MS + 181 * 24 * HOUR_MS, exclude=frozenset({"own"}))
+    assert memory.search(late, settings, NOW).candidates, "the window ends with the latest turn"
+    for turn_id, found_again in (("own", True), ("other", False)):
+        memory.append(turn(2, "hello", turn_id=turn_id, occurred_ms=late.now_ms))
+        found = memory.search(late, settings, NOW)
+        assert ([candidate.turn_id for candidate in found.candidates] == ["t0"]) is found_again
+        assert found.notes["outside_window"] == (0 if found_again else 1)
 
 
 @pytest.mark.parametrize("gap", [1, 20, 200])
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_newer_of_two_contradicting_statements_ranks_above_the_older(gap: int, language: str) -> None:
     old, new, asked = {
-        "en": ("I live in Beijing", "I live in Shanghai now", "Where do I live? in Beijing?"),
+        "en": ("my flat is near Beijing station", "my flat is near Shanghai station", "is my flat in Beijing?"),
         "zh": ("我住在北京", "我现在住在上海", "我住在北京吗"),
     }[language]
     filler = [f"word{number} thing{number}" for number in range(260)]
