@@ -19,9 +19,12 @@ from typing import Any, cast
 
 import faust
 import structlog
+from aiokafka.errors import KafkaError
+from faust.exceptions import ConsumerNotStarted
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
+from connectors.metrics import MetricsServer, RoleStatus
 from connectors.ports import Record
 from connectors.settings import Settings
 
@@ -80,6 +83,16 @@ class RoleApp(faust.App):
     mnemolog_fetch_wait_ms: int = 10
     mnemolog_stored_offsets: StoredOffsets | None = None
     mnemolog_exit: int = 0
+    mnemolog_status: Callable[[], RoleStatus] | None = None
+    mnemolog_metrics: tuple[str, int] = ("127.0.0.1", 0)
+    """Host and port; port 0: off."""
+
+    async def on_first_start(self) -> None:
+        """Serve figures from the first moment, so that a role that can't get ready can be looked at."""
+        await super().on_first_start()
+        host, port = self.mnemolog_metrics
+        if port and self.mnemolog_status:
+            MetricsServer(host, port, asyncio.get_running_loop(), self.mnemolog_status).start()
 
     def broken(self, error: BaseException) -> None:
         """Stop the process, since going on would lose or double something; a supervisor starts it again."""
@@ -109,7 +122,7 @@ def create_app(role: str, settings: Settings) -> RoleApp:
         settings.prefix + role,
         broker=f"kafka://{settings.kafka.replace(',', ';kafka://')}",
         store="memory://",
-        datadir=os.environ.get("MNEMOLOG_DATA", f"/tmp/mnemolog-{os.getpid()}"),
+        datadir=settings.data or f"/tmp/mnemolog-{os.getpid()}",
         topic_partitions=settings.partitions,
         topic_replication_factor=settings.replication,
         topic_allow_declare=False,
@@ -132,6 +145,7 @@ def create_app(role: str, settings: Settings) -> RoleApp:
     app.assignor.replicas = 0
     app.mnemolog_fetch_wait_ms = settings.fetch_wait_ms
     app.mnemolog_shutdown_s = settings.shutdown_ms / 1000
+    app.mnemolog_metrics = (settings.metrics_host, settings.metrics_port)
     app.transport = _Transport(app.conf.broker, app)
     return app
 
@@ -145,6 +159,28 @@ def on(signal: Any) -> Callable[[Any], Any]:
 def raw_topic(app: RoleApp, name: str) -> Any:
     """A topic of plain bytes: decoding and its errors are ours."""
     return app.topic(name, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw")
+
+
+def held(app: RoleApp, prefix: str) -> dict[str, tuple[int, ...]]:
+    """Partitions of the consumed topics (without prefix) that the group gave to this worker."""
+    found: dict[str, list[int]] = {}
+    for tp in sorted(app.consumer.assignment()):
+        found.setdefault(tp.topic.removeprefix(prefix), []).append(tp.partition)
+    return {topic: tuple(partitions) for topic, partitions in found.items()}
+
+
+def lag(app: RoleApp, prefix: str) -> dict[str, dict[str, int]]:
+    """Records of the held partitions that are in the log and not committed, as far as the broker was heard."""
+    found: dict[str, dict[str, int]] = {}
+    for tp in sorted(app.consumer.assignment()):
+        try:
+            end = app.consumer.highwater(tp)
+        except (ConsumerNotStarted, KafkaError):  # between two assignments
+            continue
+        if end is not None:
+            behind = max(0, end - (cast(_Consumer, app.consumer)._committed_offset[tp] or 0))
+            found.setdefault(tp.topic.removeprefix(prefix), {})[str(tp.partition)] = behind
+    return found
 
 
 def record_of(event: Any) -> Record:

@@ -31,6 +31,8 @@ class Followed:
     start: int
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
     end_seen: int | None = None
+    end: int | None = None
+    """Offset after the last record of the log, as far as it was heard."""
     removed: bool = False
 
 
@@ -95,6 +97,11 @@ class LogFollower:
         followed.removed = True
         self._commands.append(lambda: self._consumer.incremental_unassign([TopicPartition(self.topic, partition)]))
 
+    def end(self, partition: int) -> int | None:
+        """Offset after the last record that the broker had when it was last heard; None: not heard yet."""
+        followed = self._followed.get(partition)
+        return followed.end if followed else None
+
     async def stop(self) -> None:
         """End the thread and close the consumer."""
         self._stopping.set()
@@ -136,10 +143,12 @@ class LogFollower:
                 records.append(record_of(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 at_end = True
+                followed.end = message.offset()
             elif error.fatal() or not error.retriable():
                 raise Unavailable(f"{self.topic}[{partition}]: {error}")
-        if followed.end_seen is None and records:
-            followed.end_seen = self._end_after_fetch(partition)
+        if records:
+            followed.end = self._end_after_fetch(partition)
+            followed.end_seen = followed.end if followed.end_seen is None else followed.end_seen
         if records:
             future = asyncio.run_coroutine_threadsafe(self._apply_if_followed(followed, records), self._loop)
             future.result()
@@ -149,6 +158,7 @@ class LogFollower:
 
     def _end_after_fetch(self, partition: int) -> int | None:
         # The high watermark that came with the fetch: Tansu's ListOffsets is wrong, its fetch responses are right.
+        # Asked by the polling thread only: asked by another one while this one polls, librdkafka hung.
         try:
             return int(self._consumer.get_watermark_offsets(TopicPartition(self.topic, partition), cached=True)[1])
         except KafkaException:

@@ -30,6 +30,12 @@ class Settings(BaseSettings):
     broker: Literal["embedded", "kafka"] = "kafka"
     """``embedded``: Tansu, which polls waiting fetches and holds a group join for half the session timeout."""
     ready_file: str | None = None
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+    """``/metrics``, ``/status`` and ``/ready`` of this process; 0: off."""
+    metrics_host: str = "127.0.0.1"
+    """0.0.0.0 where the scraper is on another machine or in another container."""
+    data: str | None = None
+    """Directory of this process's own files."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     partitions: int = Field(default=4, ge=1, le=4096)

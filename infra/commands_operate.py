@@ -113,6 +113,10 @@ def _cell(value: Any) -> str:
 
 
 def status(
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metrics", help="Base URL of a role's figures; repeat it. Default: the local stack's roles"),
+    ] = None,
     json: JsonOption = False,
     kafka: KafkaOption = None,
     clickhouse: ClickHouseOption = None,
@@ -120,9 +124,9 @@ def status(
     objects: ObjectsOption = None,
     prefix: PrefixOption = None,
 ) -> None:
-    """Addresses, records and lag by topic, rows in ClickHouse. Exit 1 if something doesn't answer."""
+    """Addresses, roles, records and lag by topic, rows in ClickHouse. Exit 1 if something doesn't answer."""
     target = find(kafka, clickhouse, embeddings, objects, prefix)
-    report, ok = _status(target)
+    report, ok = _status(target, _role_urls(target, metrics))
     if json:
         print(orjson.dumps(report).decode())
     else:
@@ -130,7 +134,26 @@ def status(
     raise typer.Exit(0 if ok else 1)
 
 
-def _status(target: Target) -> tuple[dict[str, Any], bool]:
+def _role_urls(target: Target, given: list[str] | None) -> dict[str, str]:
+    """Where roles show their figures, by name."""
+    if given:
+        return {url: url for url in given}
+    local = newest_stack()
+    return dict(local.metrics) if local is not None and local.kafka == target.kafka else {}
+
+
+def _roles(urls: dict[str, str]) -> tuple[dict[str, Any], bool]:
+    """What each role says of itself, and whether all are ready."""
+    found: dict[str, Any] = {}
+    for name, url in urls.items():
+        try:
+            found[name] = httpx.get(f"{url.rstrip('/')}/status", timeout=5).json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            found[name] = {"ready": False, "error": f"{url} does not answer: {error!r}"}
+    return found, all(role.get("ready") for role in found.values())
+
+
+def _status(target: Target, role_urls: dict[str, str]) -> tuple[dict[str, Any], bool]:
     report: dict[str, Any] = {
         "found_by": target.found_by,
         "addresses": {
@@ -142,6 +165,8 @@ def _status(target: Target) -> tuple[dict[str, Any], bool]:
         },
     }
     ok = True
+    if role_urls:
+        report["roles"], ok = _roles(role_urls)
     try:
         report["topics"] = _topics(target)
     except (Unavailable, UnknownTopic) as error:
@@ -199,6 +224,8 @@ def _print_status(report: dict[str, Any]) -> None:
     for name, value in report["addresses"].items():
         addresses.add_row(name, value)
     console.print(addresses)
+    if "roles" in report:
+        console.print(_roles_table(report["roles"]))
     table = Table(box=None, pad_edge=False)
     for heading in ("topic", "partitions", "records", "group", "lag"):
         table.add_column(heading, justify="left" if heading in ("topic", "group") else "right")
@@ -215,6 +242,25 @@ def _print_status(report: dict[str, Any]) -> None:
             value = report[part]
             text = value.get("error") or value.get("rows") if isinstance(value, dict) else value
             console.print(f"{part}: {text}", markup=False, highlight=False)
+
+
+_ROLE_FIGURES = ("owners", "turns", "effects_outstanding", "in_work", "oldest_unanswered_seconds", "version")
+
+
+def _roles_table(roles: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("role")
+    table.add_column("ready")
+    for heading in ("partitions", "lag", "owners", "turns", "effects", "in work", "oldest s", "version", ""):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, role in roles.items():
+        partitions = " ".join(f"{topic}:{len(held)}" for topic, held in role.get("partitions", {}).items())
+        lag = sum(records for by_partition in role.get("lag", {}).values() for records in by_partition.values())
+        figures = [str(role.get(figure, "")) for figure in _ROLE_FIGURES]
+        ready = "yes" if role.get("ready") else "NO"
+        error = _cell(role.get("error", ""))
+        table.add_row(role.get("role", name), ready, partitions, "" if error else str(lag), *figures, error)
+    return table
 
 
 def doctor(

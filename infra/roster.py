@@ -13,8 +13,8 @@ import site
 import socket
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.broker import (
@@ -87,7 +87,12 @@ def local_roster(options: UpOptions, data: DataDirectory) -> Roster:
         services.append(_clickhouse(ports.clickhouse, data))
     if options.has("embeddings"):
         services.append(_embeddings(ports.embeddings))
-    roles = tuple(_role(name, options, addresses, data) for name in ROLES) if options.has("roles") else ()
+    roles: tuple[ChildSpec, ...] = ()
+    if options.has("roles"):
+        taken = (ports.kafka, ports.clickhouse, ports.embeddings, ports.controller)
+        figures = dict(zip(ROLES, _sample_free(len(ROLES), taken), strict=True))
+        roles = tuple(_role(name, options, addresses, data, figures[name]) for name in ROLES)
+        addresses = replace(addresses, metrics={name: f"http://{HOST}:{port}" for name, port in figures.items()})
     broker = broker_of(ports) if broker_of else None
     return Roster(addresses, tuple(services), broker, roles)
 
@@ -146,7 +151,7 @@ def choose_ports(options: UpOptions) -> Ports:
         A port from the base on is taken.
     """
     if options.port_base is None:
-        return Ports(*_sample_free())
+        return Ports(*_sample_free(PORTS))
     base = options.port_base
     wanted = {"kafka": options.has("broker"), "clickhouse": options.has("clickhouse")}
     wanted |= {
@@ -162,14 +167,14 @@ def choose_ports(options: UpOptions) -> Ports:
     return Ports(*range(base, base + PORTS))
 
 
-def _sample_free() -> list[int]:
+def _sample_free(count: int, taken: Collection[int] = ()) -> list[int]:
     free: list[int] = []
     for port in random.sample(_FREE_PORTS, len(_FREE_PORTS)):
-        if _is_free(port):
+        if port not in taken and _is_free(port):
             free.append(port)
-        if len(free) == PORTS:
+        if len(free) == count:
             return free
-    raise StackError(f"no {PORTS} free ports between {_FREE_PORTS.start} and {_FREE_PORTS.stop}: set --port-base")
+    raise StackError(f"no {count} free ports between {_FREE_PORTS.start} and {_FREE_PORTS.stop}: set --port-base")
 
 
 def _is_free_soon(port: int) -> bool:
@@ -220,7 +225,7 @@ def _http_service(name: str, module: tuple[str, ...], line: str, port: int, path
     return ChildSpec(name, (sys.executable, "-m", *module), python_environment(), is_ready)
 
 
-def _role(name: str, options: UpOptions, addresses: Addresses, data: DataDirectory) -> ChildSpec:
+def _role(name: str, options: UpOptions, addresses: Addresses, data: DataDirectory, metrics_port: int) -> ChildSpec:
     ready_file = data.of("run") / f"{name}.ready"
     environment = python_environment() | {
         "MNEMOLOG_KAFKA": addresses.kafka,
@@ -232,6 +237,7 @@ def _role(name: str, options: UpOptions, addresses: Addresses, data: DataDirecto
         "MNEMOLOG_BROKER": addresses.broker,
         "MNEMOLOG_DATA": str(data.of("roles", name)),
         "MNEMOLOG_READY_FILE": str(ready_file),
+        "MNEMOLOG_METRICS_PORT": str(metrics_port),
     }
     return ChildSpec(
         name,

@@ -129,8 +129,9 @@ async def _recall_all(client: Client, posted: Posted, verdict: Verdict) -> int:
         async with slots:
             try:
                 # Presence is asked for, not rank: without decay and corrections, which favour newer look-alikes.
+                # A query that equals the newest turn is taken for that turn itself, so it is worded as a question.
                 reply = await client.recall(
-                    text,
+                    f"when was this said: {text}",
                     user_id=owner,
                     role_id="lin",
                     after=[turn_id],

@@ -336,5 +336,6 @@ def _announce(addresses: Addresses, options: UpOptions) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         if value:
-            print(f"{name:<{width}}  {value}")
+            shown = value if isinstance(value, str) else "  ".join(f"{key}={url}" for key, url in value.items())
+            print(f"{name:<{width}}  {shown}")
     sys.stdout.flush()

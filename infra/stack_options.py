@@ -7,7 +7,8 @@ StackError          one sentence for people: what, expected versus got, what to 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 BROKERS = ("embedded", "kafka")
@@ -112,6 +113,8 @@ class Addresses:
         `embedded` or `kafka`: clients pick their session timeout by it.
     cluster_id : str
         Id that the broker reports; a changed id means another log.
+    metrics : mapping of str to str
+        Base URL of each role's figures: `/metrics`, `/status`, `/ready`.
     """
 
     kafka: str
@@ -122,3 +125,4 @@ class Addresses:
     data: str
     broker: str = "embedded"
     cluster_id: str = ""
+    metrics: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Kafka headers of requests and replies: Spring's ReplyingKafkaTemplate, plus a deadline.
+"""Kafka headers of requests and replies: Spring's ReplyingKafkaTemplate, plus a deadline; and those of a retry.
 
 A Java client's template works unchanged: it sets the three Spring headers, we return the correlation id's bytes.
 """
@@ -17,6 +17,10 @@ CORRELATION_ID = "kafka_correlationId"
 DEADLINE = "mnemolog_deadline"
 FORWARDED = "mnemolog_forwarded"
 """Added when a request is forwarded to its owner's partition: the partition that it arrived on."""
+ATTEMPTS = "mnemolog_attempts"
+"""Added when a dead letter is posted again: how often the record was tried before, in ASCII digits."""
+RETRY_OF = "mnemolog_retry_of"
+"""Added when a dead letter is posted again: its id."""
 
 Headers = Iterable[tuple[str, bytes | None]]
 
@@ -64,6 +68,16 @@ def deadline_ms(headers: Headers) -> int | None:
     if not raw.isdigit() or len(raw) > 15:
         raise BadHeader(f"{DEADLINE} is {raw[:40]!r}; expected milliseconds since the epoch in ASCII digits", None)
     return int(raw)
+
+
+def attempts_before(headers: Headers) -> int:
+    """How often a record was tried before; 0 without the header, or with one that makes no sense.
+
+    >>> attempts_before([("mnemolog_attempts", b"2")]), attempts_before([])
+    (2, 0)
+    """
+    raw = dict(headers).get(ATTEMPTS) or b""
+    return int(raw) if raw.isdigit() and len(raw) < 6 else 0
 
 
 def partition_header(partition: int) -> bytes:

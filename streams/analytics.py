@@ -10,7 +10,8 @@ from typing import Any
 import structlog
 
 from connectors.clickhouse import AsyncWarehouse, ClickHouse
-from connectors.faust_transport import RoleApp, create_app, on, raw_topic, record_of
+from connectors.faust_transport import RoleApp, create_app, held, lag, on, raw_topic, record_of
+from connectors.metrics import RoleStatus
 from connectors.ports import Unavailable
 from connectors.settings import Settings
 from streams.warehousing import Warehousing
@@ -34,6 +35,7 @@ def create(settings: Settings, migrations: Path) -> RoleApp:
     warehousing = Warehousing(warehouse, dead_letters=settings.topic("dead-letters"))
     migrated = asyncio.Lock()
     done: list[bool] = []
+    ready: list[bool] = []
 
     async def start() -> None:
         async with migrated:
@@ -51,6 +53,17 @@ def create(settings: Settings, migrations: Path) -> RoleApp:
         return await warehouse.offsets()
 
     app.mnemolog_stored_offsets = stored_offsets
+
+    def status() -> RoleStatus:
+        return RoleStatus(
+            role="analytics",
+            ready=bool(ready),
+            partitions=held(app, settings.prefix),
+            lag=lag(app, settings.prefix),
+            in_work=warehousing.waiting,
+        )
+
+    app.mnemolog_status = status
 
     async def store(stream: Any) -> None:
         async for event in stream.noack().events():
@@ -81,6 +94,7 @@ def create(settings: Settings, migrations: Path) -> RoleApp:
     @on(app.on_rebalance_complete)
     async def _ready(app: Any, *_: Any, **__: Any) -> None:
         await start()
+        ready.append(True)
         if settings.ready_file:
             Path(settings.ready_file).write_text("ready\n", "utf-8")
         log.info("ready", partitions=len(app.consumer.assignment()))

@@ -15,8 +15,9 @@ from typing import Any
 import structlog
 
 from connectors.embeddings import HttpEmbedder
-from connectors.faust_transport import RoleApp, create_app, on, raw_topic, record_of
+from connectors.faust_transport import RoleApp, create_app, held, lag, on, raw_topic, record_of
 from connectors.kafka import KafkaLog
+from connectors.metrics import RoleStatus
 from connectors.ports import Clock
 from connectors.settings import Settings
 from streams.intake import Intake
@@ -32,9 +33,11 @@ def create(settings: Settings) -> RoleApp:
     kafka = KafkaLog(settings.kafka, linger_ms=2)
     embedder = HttpEmbedder.from_settings(settings)
     intake = Intake(settings, kafka, embedder, Clock(lambda: time.time_ns() // 1_000_000))
+    in_work: set[asyncio.Future[Any]] = set()
     in_flight = asyncio.Semaphore(settings.ingest_in_flight_max)
     starting = asyncio.Lock()
     started: list[bool] = []
+    ready: list[bool] = []
 
     async def start() -> None:
         async with starting:
@@ -44,6 +47,7 @@ def create(settings: Settings) -> RoleApp:
 
     def finish(event: Any, future: asyncio.Future[Any]) -> None:
         in_flight.release()
+        in_work.discard(future)
         if future.cancelled():
             return
         error = future.exception()
@@ -62,7 +66,20 @@ def create(settings: Settings) -> RoleApp:
                 in_flight.release()
                 app.broken(error)
                 return
+            in_work.add(future)
             future.add_done_callback(partial(finish, event))
+
+    def status() -> RoleStatus:
+        return RoleStatus(
+            role="ingest",
+            ready=bool(ready),
+            partitions=held(app, settings.prefix),
+            lag=lag(app, settings.prefix),
+            in_work=len(in_work),
+            embedder=embedder.name,
+        )
+
+    app.mnemolog_status = status
 
     for name in TOPICS:
         app.agent(raw_topic(app, settings.topic(name)), name=f"ingest-{name}")(intake_agent)
@@ -70,6 +87,7 @@ def create(settings: Settings) -> RoleApp:
     @on(app.on_rebalance_complete)
     async def _ready(app: Any, *_: Any, **__: Any) -> None:
         await start()
+        ready.append(True)
         if settings.ready_file:
             Path(settings.ready_file).write_text("ready\n", "utf-8")
         log.info("ready", partitions=len(app.consumer.assignment()))

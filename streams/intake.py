@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 
+from connectors import metrics
 from connectors.ports import Clock, Embedder, Log, Outgoing, Record, Unavailable
 from connectors.settings import Settings
 from schemas.codec import encode
@@ -58,6 +60,8 @@ class Intake:
             future: asyncio.Future[Any] = await self._take[record.topic](record)
         except ContractError as error:
             return await self._bury(record, error)
+        if record.topic != self._settings.topic("documents"):  # a document is accepted when it has been learnt
+            self._count(record, "accepted")
         return future
 
     async def _turn(self, record: Record) -> asyncio.Future[Any]:
@@ -92,6 +96,7 @@ class Intake:
         if document.deleted:
             removed = intake.document_removed(document, source, self._now())
             await (await self._library(removed, document.document_id))
+            self._count(record, "accepted")
             return
         try:
             async with self._slots:
@@ -100,6 +105,7 @@ class Intake:
         except ValueError as error:  # the endpoint refuses this text for good; another one may pass
             await (await self._bury(record, ContractError("not_embeddable", str(error))))
             return
+        self._count(record, "accepted")
         log.info("document_learned", document_id=document.document_id)
 
     async def _chunk(self, document: Document, source: Position) -> Any:
@@ -148,8 +154,12 @@ class Intake:
         attempt = 0
         while True:
             try:
-                return await self._embedder.embed(batch, "passage")
+                begun = time.perf_counter()
+                vectors = await self._embedder.embed(batch, "passage")
+                metrics.embedded("passage", len(batch), time.perf_counter() - begun)
+                return vectors
             except Unavailable as error:
+                metrics.retry("embeddings")
                 pause = EMBED_RETRY_S[min(attempt, len(EMBED_RETRY_S) - 1)]
                 log.warning("embedder_unavailable", error=str(error), retry_in_s=pause)
                 attempt += 1
@@ -178,7 +188,12 @@ class Intake:
             )
         )
 
+    def _count(self, record: Record, outcome: str) -> None:
+        metrics.record("ingest", record.topic.removeprefix(self._settings.prefix), outcome)
+
     async def _bury(self, record: Record, error: ContractError) -> asyncio.Future[Any]:
+        self._count(record, "dead_letter")
+        metrics.dead_letter(error.code)
         letter = intake.dead_letter(
             error, _source(record), key=record.key, value=record.value, headers=record.headers, at=self._now()
         )

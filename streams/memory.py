@@ -15,12 +15,13 @@ from typing import Any
 import structlog
 
 from connectors.embeddings import HttpEmbedder
-from connectors.faust_transport import RoleApp, create_app, on, raw_topic, record_of
+from connectors.faust_transport import RoleApp, create_app, held, lag, on, raw_topic, record_of
 from connectors.follower import Followed, LogFollower
 from connectors.kafka import KafkaLog
+from connectors.metrics import RoleStatus
 from connectors.ports import Clock, Unavailable
 from connectors.settings import Settings
-from streams.core.conversation import JournalState
+from streams.core.conversation import FOLD_VERSION, JournalState
 from streams.requests import Responder
 from streams.serving import Memory, Shard
 
@@ -77,6 +78,43 @@ class MemoryRole:
             self._app.broken,
             group=f"{self._settings.prefix}follow-{name}",
             fetch_wait_ms=self._settings.fetch_wait_ms,
+        )
+
+    def status(self) -> RoleStatus:
+        """What this worker is doing; see ``metrics``."""
+        memory, responder = self._memory, self.responder
+        shards = memory.shards if memory else {}
+        library_end = self._library.end(0) if self._library else None
+        lags = lag(self._app, self._settings.prefix)
+        if self._journal is not None:
+            ends = {partition: self._journal.end(partition) for partition in shards}
+            lags["journal"] = {
+                str(partition): max(0, end - shards[partition].state.next_offset)
+                for partition, end in ends.items()
+                if end is not None
+            }
+        if memory is not None and library_end is not None:
+            lags["library"] = {"0": max(0, library_end - memory.library.next_offset)}
+        states = [shard.state for shard in shards.values()]
+        return RoleStatus(
+            role="memory",
+            ready=memory is not None
+            and memory.library_ready.is_set()
+            and all(shard.held and shard.ready.is_set() for shard in shards.values()),
+            partitions=held(self._app, self._settings.prefix)
+            | {"journal": tuple(sorted(number for number, shard in shards.items() if shard.held))},
+            lag=lags,
+            watermarks={
+                "journal": {str(number): shard.state.watermark for number, shard in sorted(shards.items())},
+                "library": {"0": memory.library.watermark} if memory else {},
+            },
+            owners=sum(len(state.owners) for state in states),
+            turns=sum(len(owner.turns) for state in states for owner in state.owners.values()),
+            effects_outstanding=sum(len(state.unembedded) + len(state.conflicts) for state in states),
+            in_work=responder.open if responder else 0,
+            oldest_unanswered_seconds=round(responder.oldest_s, 3) if responder else 0.0,
+            embedder=self._embedder.name,
+            fold_version=FOLD_VERSION,
         )
 
     def revoked(self) -> None:
@@ -152,6 +190,8 @@ def create(settings: Settings) -> RoleApp:
         if not roles:
             roles.append(MemoryRole(app, settings))
         return roles[0]
+
+    app.mnemolog_status = lambda: role().status()
 
     def finish(event: Any, task: asyncio.Task[None]) -> None:
         if task.cancelled():

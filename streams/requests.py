@@ -1,18 +1,18 @@
 """Answering one record of ``requests``: headers, forwarding, deadlines, waiting, the reply and its event.
 
 Every request gets exactly one of: a reply, a forward to its owner's partition, a dead letter (its reply topic doesn't
-exist), or a count of expired requests (nobody waits for it any more).
+exist), or a count among the expired (nobody waits for it any more).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from connectors import metrics
 from connectors.ports import Outgoing, Record, Unavailable, UnknownTopic
 from schemas.codec import decode, encode, parse
 from schemas.envelope import ContractError, cloud_event_headers, instant_of
@@ -33,16 +33,6 @@ EMBED_SHARE = 0.8
 """Share of the time to the deadline that ``after`` waits for vectors, once the turns themselves are there."""
 
 
-@dataclass(slots=True)
-class Counts:
-    """What became of requests."""
-
-    answered: int = 0
-    failed: int = 0
-    forwarded: int = 0
-    expired: int = 0
-
-
 class Responder:
     """Answers requests from a ``Memory``."""
 
@@ -50,7 +40,18 @@ class Responder:
         self._memory = memory
         self._settings = memory.settings
         self._in_work = 0
-        self.counts = Counts()
+        self._open: dict[object, int] = {}
+        """Record times of the requests that were begun and are not finished."""
+
+    @property
+    def open(self) -> int:
+        """Requests that were begun and are not finished."""
+        return len(self._open)
+
+    @property
+    def oldest_s(self) -> float:
+        """Age in seconds of the oldest open request; 0: there is none."""
+        return max(0.0, (self._now_ms() - min(self._open.values())) / 1000) if self._open else 0.0
 
     async def serve(self, record: Record) -> None:
         """Handle a request to its end; returns when what follows from it is acknowledged by the log.
@@ -60,6 +61,14 @@ class Responder:
         Unavailable
             The log can't be written: the request stays uncommitted.
         """
+        token = object()
+        self._open[token] = record.timestamp
+        try:
+            await self._serve(record)
+        finally:
+            del self._open[token]
+
+    async def _serve(self, record: Record) -> None:
         begun = time.perf_counter()
         to: ReplyTo | None = None
         try:
@@ -71,7 +80,7 @@ class Responder:
             return
         deadline = deadline or record.timestamp + self._settings.request_deadline_ms_default
         if deadline < self._now_ms():
-            self.counts.expired += 1
+            metrics.request("expired")
             log.info(
                 "request_expired", partition=record.partition, offset=record.offset, late_ms=self._now_ms() - deadline
             )
@@ -114,7 +123,7 @@ class Responder:
         home = partition_of(request.user_id, request.role_id, await self._memory.log.partitions(topic))
         if home == record.partition:
             return False
-        self.counts.forwarded += 1
+        metrics.request("forwarded")
         headers = (*record.headers, (FORWARDED, str(record.partition).encode()))
         await self._append(
             Outgoing(
@@ -207,8 +216,11 @@ class Responder:
         if not text.strip():
             return None
         try:
+            begun = time.perf_counter()
             async with asyncio.timeout(min(EMBED_QUERY_S, max(0.05, self._left_s(deadline)))):
-                return (await self._memory.embedder.embed([text], "query"))[0]
+                vector = (await self._memory.embedder.embed([text], "query"))[0]
+            metrics.embedded("query", 1, time.perf_counter() - begun)
+            return vector
         except (Unavailable, TimeoutError) as error:
             log.warning("query_not_embedded", request_id=request.request_id, error=repr(error))
             return None
@@ -219,10 +231,10 @@ class Responder:
         event = await self._memory.append_journal(record.partition, answered.event)
         await self._reply(record, to, answered.reply)
         await event
-        self.counts.answered += 1
+        metrics.request("ok", answered.reply.timings_ms)
 
     async def _fail(self, record: Record, to: ReplyTo | None, request_id: str | None, failure: Failure) -> None:
-        self.counts.failed += 1
+        metrics.request(failure.code)
         log.info("request_failed", request_id=request_id, code=failure.code, error=failure.message)
         if to is None:
             await self._bury(record, ContractError("bad_header", failure.message))
@@ -251,6 +263,7 @@ class Responder:
         )
 
     async def _bury(self, record: Record, error: ContractError) -> None:
+        metrics.dead_letter(error.code)
         letter = intake.dead_letter(
             error,
             _source(record),

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
+from connectors import metrics
 from connectors.ports import Clock, Embedder, Log, Outgoing, Record, Unavailable
 from connectors.settings import Settings
 from schemas.codec import JOURNAL_EVENTS, LIBRARY_EVENTS, decode_event, encode, turn_of
@@ -80,13 +82,17 @@ class Memory:
         shard = self.shards.get(partition)
         if shard is None:
             return
+        applied = 0
         for start in range(0, len(records), APPLY_SLICE):
             for record in records[start : start + APPLY_SLICE]:
                 event = self._decode(record, JOURNAL_EVENTS)
                 shard.state.apply(record.offset, event)
+                applied += event is not None
                 if isinstance(event, TurnEmbedded):
                     shard.in_work.discard(((event.user_id, event.role_id), event.turn_id))
             await asyncio.sleep(0)
+        metrics.record("memory", "journal", "applied", applied)
+        metrics.record("memory", "journal", "passed_over", len(records) - applied)
         shard.wake()
         if shard.state.unembedded or shard.state.conflicts:
             self._work.set()
@@ -96,6 +102,7 @@ class Memory:
         for record in records:
             self.library.apply(record.offset, self._decode(record, LIBRARY_EVENTS))
             await asyncio.sleep(0)
+        metrics.record("memory", "library", "applied", len(records))
 
     def _decode(self, record: Record, known: dict[str, type]) -> Any:
         try:
@@ -150,6 +157,7 @@ class Memory:
                     await self._embed(batch)
                     attempt = 0
                 except Unavailable as error:
+                    metrics.retry("embeddings")
                     pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
                     log.warning("embedder_unavailable", error=str(error), waiting=len(batch), retry_in_s=pause)
                     attempt += 1
@@ -179,8 +187,10 @@ class Memory:
 
     async def _embed(self, batch: list[tuple[Shard, OwnerKey, str]]) -> None:
         texts = [shard.state.owners[key].experience.passage(turn_id) for shard, key, turn_id in batch]
+        begun = time.perf_counter()
         try:
             vectors = await self.embedder.embed(texts, "passage")
+            metrics.embedded("passage", len(texts), time.perf_counter() - begun)
         except BaseException:
             for shard, key, turn_id in batch:
                 shard.in_work.discard((key, turn_id))
@@ -232,6 +242,7 @@ class Memory:
             )
         )
         await sent
+        metrics.dead_letter(error.code)
         refused = TurnRefused(
             event_id=derived_id(event.event_id, "TurnRefused"),
             occurred_at=now,

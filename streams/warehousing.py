@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from connectors import metrics
 from connectors.ports import Record, Unavailable, Warehouse
 from schemas.codec import JOURNAL_EVENTS, decode, decode_event
 from schemas.envelope import ContractError
@@ -36,7 +37,10 @@ class Warehousing:
 
     def add(self, record: Record) -> None:
         """Take a record into the buffer."""
-        for table, row in rows_of(self._event(record), record.topic, record.partition, record.offset):
+        event = self._event(record)
+        topic = "dead-letters" if record.topic == self._dead_letters else "journal"
+        metrics.record("analytics", topic, "taken" if event is not None else "passed_over")
+        for table, row in rows_of(event, record.topic, record.partition, record.offset):
             self._rows[table].append(row)
         key = (record.topic, record.partition)
         self._next[key] = max(self._next.get(key, 0), record.offset + 1)
@@ -76,8 +80,10 @@ class Warehousing:
         while batch:
             try:
                 await self._warehouse.insert(table, COLUMNS[table], batch)
+                metrics.rows(table, len(batch))
                 return
             except Unavailable as error:
+                metrics.retry("clickhouse")
                 pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
                 log.warning("clickhouse_unavailable", error=str(error), rows=len(batch), retry_in_s=pause)
                 attempt += 1
