@@ -16,8 +16,8 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", README, re.S | re.M)
 SHELL = re.findall(r"^```sh\n(.*?)^```", README, re.S | re.M)
 
 CHAT = """\
-{"session_id": "s", "speaker": "user", "text": "The spare key is with the tailor.", "occurred_at": "2026-05-01T10:00:00Z"}
-{"session_id": "s", "speaker": "assistant", "text": "Noted.", "occurred_at": "2026-05-01T10:00:05Z"}
+{"session_id": "s", "speaker": "user", "text": "The spare key is with the tailor.", "time": "2026-05-01T10:00:00Z"}
+{"session_id": "s", "speaker": "assistant", "text": "Noted.", "time": "2026-05-01T10:00:05Z"}
 """
 
 
