@@ -62,7 +62,14 @@ class LogReader:
         follow : bool
             Go on at the end, until the caller stops or ``seconds_max`` is over.
         """
-        self._consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+        places = {(topic, partition): offset for partition, offset in starts.items()}
+        yield from self.read_all(places, follow=follow, seconds_max=seconds_max)
+
+    def read_all(
+        self, starts: dict[tuple[str, int], int], *, follow: bool = False, seconds_max: float | None = None
+    ) -> Iterator[Record]:
+        """As ``read``, of several topics: ``{(topic, partition): offset}``."""
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
         open_partitions = set(starts)
         until = time.monotonic() + seconds_max if seconds_max is not None else None
         try:
@@ -74,11 +81,20 @@ class LogReader:
                 if error is None:
                     yield record_of(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    open_partitions.discard(message.partition() or 0)
+                    open_partitions.discard((message.topic() or "", message.partition() or 0))
                 elif error.fatal() or not error.retriable():
-                    raise Unavailable(f"{topic}[{message.partition()}]: {error}")
+                    raise Unavailable(f"{message.topic()}[{message.partition()}]: {error}")
         finally:
             self._consumer.unassign()
+
+    def record_at(self, topic: str, partition: int, offset: int) -> Record | None:
+        """The record at an offset; None if the log has none there (any more, or yet).
+
+        An offset out of range gives the end at once on Kafka, and silence on Tansu, hence the time limit.
+        """
+        for record in self.read(topic, {partition: offset}, seconds_max=CONNECT_S):
+            return record if record.offset == offset else None
+        return None
 
     def ends(self, topic: str) -> dict[int, int]:
         """Offset after the last record of each partition, counted by reading the last batch.

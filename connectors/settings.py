@@ -47,9 +47,12 @@ class Settings(BaseSettings):
 
     ingest_in_flight_max: int = Field(default=2000, ge=1)
     document_tasks_max: int = Field(default=2, ge=1)
-    request_tasks_max: int = Field(default=64, ge=1)
+    request_tasks_max: int = Field(default=512, ge=1)
+    """In work at once, those included that wait for a turn; above it requests are refused as ``overloaded``."""
     request_deadline_ms_default: int = Field(default=30_000, ge=1)
-    """For requests without a deadline header, counted from the record's timestamp."""
+    """For requests without a deadline header, counted from when they are read: the sender's clock may be wrong."""
+    snapshot_events: int = Field(default=20_000, ge=0)
+    """Journal events between two snapshots of a partition, in ``data``; 0: none. Never on the embedded broker."""
     embed_batch: int = Field(default=16, ge=1, le=2048)
     shutdown_ms: int = Field(default=8_000, ge=100)
 

@@ -15,7 +15,7 @@ import typer
 from connectors.errors import MnemologError
 from connectors.imports import UnreadableExport
 from connectors.ports import Unavailable, UnknownTopic
-from infra import commands_ask, commands_data, commands_deadletters, commands_operate
+from infra import commands_ask, commands_bench, commands_data, commands_deadletters, commands_operate
 from infra.stack_options import StackError, UpOptions
 
 app = typer.Typer(
@@ -78,6 +78,7 @@ app.command()(commands_operate.status)
 app.command()(commands_operate.doctor)
 app.command()(commands_operate.topics)
 app.add_typer(commands_deadletters.app, name="dead-letters")
+app.add_typer(commands_bench.app, name="bench")
 
 
 @app.command()

@@ -19,6 +19,7 @@ from connectors.client import Client
 from connectors.errors import Transient
 from connectors.imports import FORMATS, ExportRead, ImportedTurn, read_export
 from connectors.log_reader import LogReader
+from connectors.ports import Record
 from infra.stack_options import StackError
 from infra.target import (
     ClickHouseOption,
@@ -30,9 +31,11 @@ from infra.target import (
     Target,
     find,
 )
-from schemas.codec import JOURNAL_EVENTS, LIBRARY_EVENTS, content_digest, convert, decode_event
+from schemas.codec import JOURNAL_EVENTS, LIBRARY_EVENTS, content_digest, convert, decode, decode_event
+from schemas.deadletters import DeadLetter
 from schemas.documents import Document, DocumentChunked, DocumentRemoved
 from schemas.envelope import DOCUMENT_LENGTH_MAX, ContractError
+from schemas.positions import Position
 from schemas.topics import owner_key, partition_of
 from schemas.turns import Turn, TurnRecorded
 
@@ -236,32 +239,51 @@ async def learn_documents(documents: list[Document], target: Target, *, wait: bo
     """Post documents; with ``wait`` returns when they are in the library."""
     if not documents:
         return
+    watched = (target.topic("library"), target.topic("dead-letters"))
     with LogReader(target.kafka) as reader:
-        start = (await asyncio.to_thread(reader.ends, target.topic("library")))[0]
+        starts = {(topic, 0): (await asyncio.to_thread(reader.ends, topic))[0] for topic in watched}
     positions: dict[tuple[str, int, int], str] = {}
     async with Client(target.kafka, prefix=target.prefix) as client:
         for document in documents:
             metadata = await (await client.post(document))
             positions[metadata.topic, metadata.partition, metadata.offset] = document.document_id
     if wait:
-        await asyncio.to_thread(_await_learned, target, positions, start)
+        await asyncio.to_thread(_await_learned, target, positions, starts)
 
 
-def _await_learned(target: Target, positions: dict[tuple[str, int, int], str], start: int) -> None:
-    open_positions = dict(positions)
-    with LogReader(target.kafka) as reader, progress("embedding", len(open_positions)) as advance:
-        for record in reader.read(target.topic("library"), {0: start}, follow=True, seconds_max=LEARN_S_MAX):
-            event = decode_event(record.value, LIBRARY_EVENTS)
-            if isinstance(event, DocumentChunked | DocumentRemoved):
-                last = isinstance(event, DocumentRemoved) or event.part == event.parts - 1
-                key = (event.source.topic, event.source.partition, event.source.offset)
-                if last and open_positions.pop(key, None) is not None:
+def _await_learned(
+    target: Target, positions: dict[tuple[str, int, int], str], starts: dict[tuple[str, int], int]
+) -> None:
+    waiting = dict(positions)
+    refused: list[str] = []
+    with LogReader(target.kafka) as reader, progress("embedding", len(waiting)) as advance:
+        for record in reader.read_all(starts, follow=True, seconds_max=LEARN_S_MAX):
+            source, refusal = _learned(record, target)
+            if source is not None:
+                key = (source.topic, source.partition, source.offset)
+                document_id = waiting.pop(key, None)
+                if document_id is not None:
                     advance(1)
-            if not open_positions:
-                return
-    raise StackError(
-        f"not learned within {LEARN_S_MAX:.0f} s: {', '.join(open_positions.values())}; see the log of ingest"
-    )
+                    refused += [f"{document_id}: {refusal}"] if refusal else []
+            if not waiting:
+                break
+    if refused:
+        raise StackError(f"not learned, now in dead letters: {'; '.join(refused)}")
+    if waiting:
+        raise StackError(
+            f"not learned within {LEARN_S_MAX:.0f} s: {', '.join(waiting.values())}; see the log of ingest"
+        )
+
+
+def _learned(record: Record, target: Target) -> tuple[Position | None, str | None]:
+    """Which posted record this one ends, and why it was refused, if it was."""
+    if record.topic == target.topic("dead-letters"):
+        letter: DeadLetter = decode("dead-letters", record.value)
+        return letter.source, letter.error.message
+    event = decode_event(record.value, LIBRARY_EVENTS)
+    if isinstance(event, DocumentRemoved) or (isinstance(event, DocumentChunked) and event.part == event.parts - 1):
+        return event.source, None
+    return None, None
 
 
 def _text_files(paths: list[Path], *, must_exist: bool) -> list[tuple[Path, str]]:

@@ -47,8 +47,6 @@ app = typer.Typer(no_args_is_help=True, help="Records that could not be taken: l
 
 SOURCES = tuple(topic.name for topic in TOPICS if topic.direction == "in")
 ID_CHARS_MIN = 8
-SOURCE_S_MAX = 10.0
-"""Longest wait for one record at a known offset; a broker may answer an offset that is gone with silence."""
 CONSOLE_WIDTH_MIN = 150
 
 ADVICE = {
@@ -60,6 +58,7 @@ ADVICE = {
     "bad_time": "Give an RFC 3339 time with offset: retry with --edit, and mend the producer.",
     "bad_header": "Create the reply topic, or mend the header in the client; then ask again (a retry repeats it).",
     "conflicting_duplicate": "Its turn_id is taken by other content: retry with --edit and a new turn_id, or leave it.",
+    "internal": "A fault of mnemolog, told in the log of the role: upgrade or report it, then retry.",
     "not_embeddable": "The embedding endpoint refused the text: mend the endpoint or the text, then retry.",
 }
 ADVICE_DEFAULT = "Mend what the message names, then retry."
@@ -262,20 +261,22 @@ def _retries(target: Target, letters: list[Summary]) -> dict[str, list[Record]]:
     return found
 
 
-def _source_value(target: Target, topic: str, partition: int, offset: int) -> bytes | None:
-    """Value of a record at its source position; None if it is gone or has none."""
+def _source_record(target: Target, letter: DeadLetter) -> Record | None:
+    """The record at the source position; None if it is gone."""
+    topic, partition, offset = letter.source.topic, letter.source.partition, letter.source.offset
     with LogReader(target.kafka) as reader:
         if topic not in reader.topics():
             return None
-        for record in reader.read(topic, {partition: offset}, seconds_max=SOURCE_S_MAX):
-            return record.value if record.offset == offset else None
-    return None
+        return reader.record_at(topic, partition, offset)
 
 
-def _value(target: Target, letter: DeadLetter) -> bytes | None:
+def _key_and_value(target: Target, letter: DeadLetter) -> tuple[bytes | None, bytes | None]:
+    """Of the letter, or of the source record where they were too large to be carried along."""
+    key = None if letter.key_base64 is None else base64.b64decode(letter.key_base64)
     if letter.value_base64 is not None:
-        return base64.b64decode(letter.value_base64)
-    return _source_value(target, letter.source.topic, letter.source.partition, letter.source.offset)
+        return key, base64.b64decode(letter.value_base64)
+    record = _source_record(target, letter)
+    return (record.key, record.value) if record else (key, None)
 
 
 def _matches(item: Summary, target: Target, code: str | None, topic: str | None) -> bool:
@@ -323,7 +324,8 @@ async def _post(
     report: dict[str, Any],
 ) -> None:
     source = letter.source
-    value = replaced if replaced is not None else await asyncio.to_thread(_value, target, letter)
+    key, value = await asyncio.to_thread(_key_and_value, target, letter)
+    value = value if replaced is None else replaced
     if value is None:
         where = f"{source.topic}[{source.partition}]:{source.offset}"
         reason = f"there is no value at {where} (kept too short, or a tombstone): give one with --value FILE"
@@ -333,7 +335,7 @@ async def _post(
         Outgoing(
             topic=source.topic,
             value=value,
-            key=base64.b64decode(letter.key_base64) if letter.key_base64 is not None else None,
+            key=key,
             partition=source.partition,
             headers=tuple(retry_headers(letter)),
         )
@@ -371,7 +373,7 @@ def _replacement(target: Target, item: Summary, file: Path | None) -> bytes:
             raise StackError(f"{file} can't be read: {error.strerror}") from error
     else:
         (letter,) = _letters(target, {item.id})
-        original = _value(target, letter)
+        _, original = _key_and_value(target, letter)
         value, kept = _edited(original or b"", item.id)
         if value == original:
             Path(kept).unlink()

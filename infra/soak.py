@@ -82,6 +82,7 @@ class Run:
     """Seconds from the last fault that stops answers to each request that got none."""
     foreign: list[str] = field(default_factory=list)
     last_fault: float = field(default_factory=time.monotonic)
+    problems: list[str] = field(default_factory=list)
 
 
 class Load:
@@ -228,6 +229,8 @@ class Faults:
         faults.append(("embeddings kill -9", lambda: self._kill_child("infra.embedding_server")))
         faults.append(("embeddings stopped for 3 s", lambda: self._pause_child("infra.embedding_server", 3)))
         faults.append(("clickhouse stopped for 3 s", lambda: self._pause_child("infra.clickhouse_server", 3)))
+        frozen = self._random.choice([w for w in self._workers if w.role == "memory"])
+        faults.append((f"memory/{frozen.number} frozen for 14 s", partial(self._freeze, frozen, 14)))
         faults.append(("broker kill -9", lambda: self._kill_child("kafka.Kafka")))
         faults.append(("broker stopped for 3 s", lambda: self._pause_child("kafka.Kafka", 3)))
         return faults
@@ -235,6 +238,19 @@ class Faults:
     async def _restart(self, worker: Worker, number: int) -> None:
         await asyncio.to_thread(worker.end, number)
         await asyncio.sleep(self._random.uniform(0.1, 2.0))
+        worker.start()
+
+    async def _freeze(self, worker: Worker, seconds: float) -> None:
+        """Longer than the session: the other worker takes over, and this one must not answer when it wakes."""
+        assert worker.process is not None
+        worker.process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        worker.process.send_signal(signal.SIGCONT)
+        try:
+            await asyncio.to_thread(worker.process.wait, 15)
+        except subprocess.TimeoutExpired:
+            self._run.problems.append(f"memory/{worker.number} went on after {seconds} s of suspension")
+            return
         worker.start()
 
     async def _kill_child(self, word: str) -> None:
@@ -306,7 +322,7 @@ async def soak(
 
 def _report(run: Run, verdict: Verdict, codes: list[int]) -> dict[str, Any]:
     late = [round(after, 1) for after in run.unanswered_after if after > FAILOVER_S_MAX]
-    problems = list(verdict.problems)
+    problems = list(verdict.problems) + run.problems
     problems += [f"foreign: {what}" for what in run.foreign[:10]]
     problems += [f"unanswered {after} s after the last fault, the bound is {FAILOVER_S_MAX}" for after in late]
     problems += [f"a worker ended with {code} after SIGTERM" for code in codes if code != 0]

@@ -13,7 +13,7 @@ import orjson
 
 from schemas.deadletters import DeadLetter
 from schemas.documents import Document, DocumentChunked, DocumentRemoved
-from schemas.envelope import ContractError, derived_id
+from schemas.envelope import ContractError, derived_id, instant_ms
 from schemas.feedback import Feedback, FeedbackRecorded
 from schemas.personas import Persona, PersonaDeclared
 from schemas.recalls import RecallAnswered, Reply, Request
@@ -89,10 +89,15 @@ def decode_event(value: bytes | None, known: dict[str, type]) -> Any:
     An unknown type was written by a newer program: it is not ours to judge, so it is passed over.
     """
     raw = parse(value)
-    cls = known.get(raw.get("type", ""))
+    name = raw.get("type")
+    cls = known.get(name) if isinstance(name, str) else None
     if cls is None:
         return None
-    return convert(upcast(raw, cls.__name__, NEWEST_VERSION[cls.__name__]), cls)
+    event: Any = convert(upcast(raw, cls.__name__, NEWEST_VERSION[cls.__name__]), cls)
+    # The fold must take whatever is decoded: a day that doesn't exist is told here, not there.
+    instant_ms(event.occurred_at)
+    instant_ms(event.recorded_at)
+    return event
 
 
 def convert(raw: Any, cls: type[T]) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from schemas.envelope import Instant
+from schemas.envelope import Instant, instant_ms
 from schemas.positions import Position
 
 
@@ -32,3 +32,6 @@ class DeadLetter:
     attempts: int = 1
     type: Literal["dead_letter"] = "dead_letter"
     version: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        instant_ms(self.at)

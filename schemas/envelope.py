@@ -83,22 +83,28 @@ def instant_ms(instant: str) -> int:
         raise ContractError(
             "bad_time", f"{instant!r} has no offset; expected RFC 3339 such as 2026-05-20T19:03:11+08:00"
         )
-    if not YEAR_MIN <= moment.year <= YEAR_MAX:
-        raise ContractError("bad_time", f"year {moment.year} of {instant!r} is outside {YEAR_MIN} to {YEAR_MAX}")
     delta = moment - _EPOCH
-    return delta.days * 86_400_000 + delta.seconds * 1000 + delta.microseconds // 1000
+    milliseconds = delta.days * 86_400_000 + delta.seconds * 1000 + delta.microseconds // 1000
+    if not _MS_MIN <= milliseconds <= _MS_MAX:
+        raise ContractError("bad_time", f"{instant!r} is outside the years {YEAR_MIN} to {YEAR_MAX} (UTC)")
+    return milliseconds
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MS_MIN = (dt.datetime(YEAR_MIN, 1, 1, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
+_MS_MAX = (dt.datetime(YEAR_MAX + 1, 1, 1, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1) - 1
 
 
 def instant_of(milliseconds: int) -> str:
     """RFC 3339 instant in UTC of milliseconds since the epoch.
 
-    >>> instant_of(250)
-    '1970-01-01T00:00:00.250Z'
+    A time outside the years 1900 to 2299 becomes the nearest inside: the timestamp of a record is whatever its
+    producer's clock said, and must not make an instant that nobody can read back.
+
+    >>> instant_of(250), instant_of(-(2**62))
+    ('1970-01-01T00:00:00.250Z', '1900-01-01T00:00:00.000Z')
     """
-    moment = _EPOCH + dt.timedelta(milliseconds=milliseconds)
+    moment = _EPOCH + dt.timedelta(milliseconds=min(max(milliseconds, _MS_MIN), _MS_MAX))
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 

@@ -161,8 +161,13 @@ class EvidenceRecord:
     score: float
     parts: dict[str, float]
     position: Position
+    speaker: str | None = None
+    source: str | None = None
     turn_id: str | None = None
     document_id: str | None = None
+    occurred_at: str | None = None
+    round: int | None = None
+    rounds_ago: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +190,8 @@ class RecallAnswered:
     evidence: tuple[EvidenceRecord, ...]
     query_vector: str | None = None
     messages_sha256: str | None = None
+    temperature: float | None = None
+    anchor: str | None = None
     round: int = 0
     timings_ms: dict[str, float] = field(default_factory=dict)
     causation_id: str | None = None

@@ -49,8 +49,7 @@ def create(settings: Settings, migrations: Path) -> RoleApp:
 
     async def stored_offsets() -> Mapping[tuple[str, int], int]:
         await start()
-        await warehousing.flush()
-        return await warehouse.offsets()
+        return await warehousing.resume()
 
     app.mnemolog_stored_offsets = stored_offsets
 

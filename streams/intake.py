@@ -15,19 +15,21 @@ from typing import Any
 import structlog
 
 from connectors import metrics
-from connectors.ports import Clock, Embedder, Log, Outgoing, Record, Unavailable
+from connectors.ports import Clock, Embedder, Log, Outgoing, Record, Unavailable, UnknownTopic
 from connectors.settings import Settings
 from schemas.codec import encode
 from schemas.documents import Child, Document, DocumentChunked, Parent
 from schemas.envelope import ContractError, cloud_event_headers, derived_id, instant_of
 from schemas.positions import Position
-from schemas.topics import owner_key, partition_of
+from schemas.topics import MESSAGE_BYTES_MAX, owner_key, partition_of
 from streams.core import chunking, intake
 
 log = structlog.get_logger("ingest")
 
 PARENTS_PER_PART = 64
 """About 400 kB an event: 64 parents of 1,000 characters and five children with 512 base64 bytes each."""
+EVENT_BYTES_MAX = MESSAGE_BYTES_MAX - 64 * 1024
+"""Leaves room for key, headers and the batch around them."""
 EMBED_RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -60,6 +62,12 @@ class Intake:
             future: asyncio.Future[Any] = await self._take[record.topic](record)
         except ContractError as error:
             return await self._bury(record, error)
+        except (Unavailable, UnknownTopic):
+            raise
+        except Exception as error:
+            # A fault of ours that one record brings out must not stop the stream; the record is kept for a retry.
+            log.exception("record_broke", topic=record.topic, partition=record.partition, offset=record.offset)
+            return await self._bury(record, ContractError("internal", f"a fault of mnemolog: {error!r}"))
         if record.topic != self._settings.topic("documents"):  # a document is accepted when it has been learnt
             self._count(record, "accepted")
         return future
@@ -102,6 +110,9 @@ class Intake:
             async with self._slots:
                 async for event in self._chunk(document, source):
                     await (await self._library(event, document.document_id))
+        except ContractError as error:
+            await (await self._bury(record, error))
+            return
         except ValueError as error:  # the endpoint refuses this text for good; another one may pass
             await (await self._bury(record, ContractError("not_embeddable", str(error))))
             return
@@ -111,7 +122,9 @@ class Intake:
     async def _chunk(self, document: Document, source: Position) -> Any:
         parents = chunking.parents(document.text or "")
         parts = [parents[i : i + PARENTS_PER_PART] for i in range(0, len(parents), PARENTS_PER_PART)]
-        revision_id = derived_id("revision", document.document_id, encode(document).decode(), self._embedder.name)
+        if not parts:
+            raise ValueError("the text has nothing to index")
+        content = derived_id("document", document.document_id, encode(document).decode())
         for index, part in enumerate(parts):
             vectors = await self._vectors([child.text for parent in part for child in parent.children])
             encoded = iter(vectors)
@@ -120,7 +133,8 @@ class Intake:
                 occurred_at=document.published_at or instant_of(source.timestamp or 0),
                 recorded_at=self._now(),
                 document_id=document.document_id,
-                revision_id=revision_id,
+                # After the first vectors, since an embedder knows its full name once it has answered.
+                revision_id=derived_id("revision", content, self._embedder.name),
                 part=index,
                 parts=len(parts),
                 embedder=self._embedder.name,
@@ -170,7 +184,7 @@ class Intake:
         return await self._log.append(
             Outgoing(
                 topic=topic,
-                value=encode(event),
+                value=_encoded(event),
                 key=owner_key(event.user_id, event.role_id),
                 partition=partition_of(event.user_id, event.role_id, await self._log.partitions(topic)),
                 headers=tuple(cloud_event_headers(event.type, event.version, event.event_id, event.occurred_at)),
@@ -181,7 +195,7 @@ class Intake:
         return await self._log.append(
             Outgoing(
                 topic=self._settings.topic("library"),
-                value=encode(event),
+                value=_encoded(event),
                 key=key.encode(),
                 partition=0,
                 headers=tuple(cloud_event_headers(event.type, event.version, event.event_id, event.occurred_at)),
@@ -216,6 +230,13 @@ class Intake:
 
     def _now(self) -> str:
         return instant_of(self._clock.now_ms())
+
+
+def _encoded(event: Any) -> bytes:
+    value = encode(event)
+    if len(value) > EVENT_BYTES_MAX:
+        raise ContractError("too_large", f"its event has {len(value)} bytes; at most {EVENT_BYTES_MAX} fit in the log")
+    return value
 
 
 def _source(record: Record) -> Position:

@@ -18,16 +18,23 @@ from connectors.embeddings import HttpEmbedder
 from connectors.faust_transport import RoleApp, create_app, held, lag, on, raw_topic, record_of
 from connectors.follower import Followed, LogFollower
 from connectors.kafka import KafkaLog
+from connectors.log_reader import LogReader
 from connectors.metrics import RoleStatus
 from connectors.ports import Clock, Unavailable
 from connectors.settings import Settings
 from streams.core.conversation import FOLD_VERSION, JournalState
 from streams.requests import Responder
 from streams.serving import Memory, Shard
+from streams.snapshots import Header, SnapshotStore, record_sha256
 
 log = structlog.get_logger("memory")
 
 EMBEDDER_RETRY_S = 1.0
+SNAPSHOT_CHECK_S = 2.0
+SNAPSHOT_EVENTS_MIN_AT_END = 1_000
+"""At the end of the process: fewer are replayed in a fraction of a second."""
+TICK_S = 0.25
+"""How often the event loop proves that it runs; a gap of a session between two ticks ends the lease."""
 
 
 class MemoryRole:
@@ -42,8 +49,21 @@ class MemoryRole:
         self._memory: Memory | None = None
         self._journal: LogFollower | None = None
         self._library: LogFollower | None = None
+        self._snapshots: SnapshotStore | None = None
         self._watchers: set[asyncio.Task[None]] = set()
         self.responder: Responder | None = None
+        self._tick_s = time.monotonic()
+
+    def _lease(self) -> bool:
+        return time.monotonic() - self._tick_s < self._settings.session_ms / 1000
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            if not self._lease():
+                self._app.broken(Unavailable("this worker was suspended for longer than its group session"))
+                return
+            self._tick_s = time.monotonic()
 
     async def started(self) -> Responder:
         """Connect on first use; waits for an embedder, since the state is of one embedder."""
@@ -56,7 +76,14 @@ class MemoryRole:
                 self._journal = self._follower("journal", memory.apply_journal)
                 self._library = self._follower("library", memory.apply_library)
                 self._watch(self._library_caught_up(memory, self._library.follow(0)))
+                memory.lease = self._lease
+                self._tick_s = time.monotonic()
+                self._watch(self._keep_lease())
                 memory.start()
+                if self._settings.broker == "kafka" and self._settings.data and self._settings.snapshot_events:
+                    directory = Path(self._settings.data) / "snapshots"
+                    self._snapshots = SnapshotStore(directory, self._settings.topic("journal"), self._embedder.name)
+                    self._watch(self._write_snapshots_often())
                 self._memory = memory
                 self.responder = Responder(memory)
             return self.responder
@@ -115,6 +142,9 @@ class MemoryRole:
             oldest_unanswered_seconds=round(responder.oldest_s, 3) if responder else 0.0,
             embedder=self._embedder.name,
             fold_version=FOLD_VERSION,
+            snapshots={
+                str(number): shard.snapshot_offset for number, shard in sorted(shards.items()) if shard.snapshot_offset
+            },
         )
 
     def revoked(self) -> None:
@@ -136,7 +166,7 @@ class MemoryRole:
             if shard is None:
                 shard = Shard(JournalState(partition, self._embedder.name))
                 self._memory.shards[partition] = shard
-                self._watch(self._shard_caught_up(shard, self._journal.follow(partition)))
+                self._watch(self._begin(shard))
             shard.held = True
         self._memory.poke()
         self._watch(self._tell_ready())
@@ -150,6 +180,7 @@ class MemoryRole:
         for follower in (self._journal, self._library):
             if follower:
                 await follower.stop()
+        await self._write_snapshots(SNAPSHOT_EVENTS_MIN_AT_END)
         await self._kafka.stop()
         await self._embedder.stop()
 
@@ -163,12 +194,50 @@ class MemoryRole:
         memory.library_ready.set()
         log.info("library_ready", watermark=memory.library.watermark)
 
-    async def _shard_caught_up(self, shard: Shard, followed: Followed) -> None:
-        await followed.caught_up.wait()
+    async def _begin(self, shard: Shard) -> None:
+        """Read a partition: from its newest snapshot, if there is one, to the end that the journal has now."""
+        assert self._memory is not None
+        assert self._journal is not None
+        partition = shard.state.partition
+        if self._snapshots is not None:
+            try:
+                snapshot = await asyncio.to_thread(self._snapshots.newest, partition, self._is_of_log)
+            except Exception as error:  # noqa: BLE001 - the outermost level of this task
+                self._app.broken(error)
+                return
+            if snapshot is not None:
+                shard.state, shard.snapshot_offset = snapshot.state, snapshot.header.next_offset
+        if self._memory.shards.get(partition) is not shard:
+            return  # taken away meanwhile
+        await self._journal.follow(partition, shard.state.next_offset).caught_up.wait()
         shard.ready.set()
-        log.info("partition_ready", partition=followed.partition, watermark=shard.state.watermark)
-        if self._memory:
-            self._memory.poke()
+        log.info("partition_ready", partition=partition, watermark=shard.state.watermark)
+        self._memory.poke()
+
+    def _is_of_log(self, header: Header) -> bool:
+        """Whether the journal still holds the last record that a snapshot has folded. Blocks."""
+        with LogReader(self._settings.kafka) as reader:
+            last = reader.record_at(header.topic, header.partition, header.next_offset - 1)
+        return last is not None and record_sha256(last) == header.last_record
+
+    async def _write_snapshots_often(self) -> None:
+        while True:
+            await asyncio.sleep(SNAPSHOT_CHECK_S)
+            await self._write_snapshots(self._settings.snapshot_events)
+
+    async def _write_snapshots(self, events_min: int) -> None:
+        """Write snapshots of the partitions that have so many events since their last one."""
+        if self._snapshots is None or self._memory is None:
+            return
+        for shard in list(self._memory.shards.values()):
+            state = shard.state
+            if not shard.ready.is_set() or shard.last is None or state.next_offset - shard.snapshot_offset < events_min:
+                continue
+            shard.snapshot_offset = state.next_offset
+            try:
+                await self._snapshots.write(state, shard.last)
+            except OSError as error:
+                log.error("snapshot_failed", partition=state.partition, error=str(error), action="longer replay")
 
     async def _tell_ready(self) -> None:
         assert self._memory is not None

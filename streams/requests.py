@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from connectors import metrics
 from connectors.ports import Outgoing, Record, Unavailable, UnknownTopic
+from connectors.settings import Settings
 from schemas.codec import decode, encode, parse
-from schemas.envelope import ContractError, cloud_event_headers, instant_of
+from schemas.envelope import ID_LENGTH_MAX, ContractError, cloud_event_headers, instant_of
 from schemas.headers import CORRELATION_ID, FORWARDED, BadHeader, ReplyTo, deadline_ms, reply_to
 from schemas.positions import Position
 from schemas.recalls import Failure, Reply, Request
@@ -29,6 +31,14 @@ log = structlog.get_logger("memory")
 
 EMBED_QUERY_S = 2.0
 """Longest wait for a query's vector; after it words alone decide, and ``explain`` says so."""
+READY_POLL_S = 0.02
+MESSAGE_CHARACTERS_MAX = 2_000
+"""Of an error's message: it may quote what was sent, which may be megabytes."""
+REQUEST_BYTES_MAX = 4 * 1024 * 1024
+"""Three times the longest query, written in escapes."""
+REPLY_BYTES_MAX = 12 * 1024 * 1024
+CORRELATION_BYTES_MAX = 1024 * 1024
+"""Returned as key and as header: with the largest reply still within 16 MiB."""
 EMBED_SHARE = 0.8
 """Share of the time to the deadline that ``after`` waits for vectors, once the turns themselves are there."""
 
@@ -65,6 +75,13 @@ class Responder:
         self._open[token] = record.timestamp
         try:
             await self._serve(record)
+        except (Unavailable, UnknownTopic):
+            raise
+        except Exception as error:
+            # A fault of ours that this one request brings out must not stop the answers to all others.
+            log.exception("request_broke", partition=record.partition, offset=record.offset)
+            failure = Failure(code="internal", message=f"a fault of mnemolog: {error!r}; it is in the log of memory")
+            await self._fail(record, _reply_to_or_none(record, self._settings), _request_id(record), failure)
         finally:
             del self._open[token]
 
@@ -78,7 +95,9 @@ class Responder:
             failure = Failure(code="bad_request", message=error.message)
             await self._fail(record, to or error.reply_to, _request_id(record), failure)
             return
-        deadline = deadline or record.timestamp + self._settings.request_deadline_ms_default
+        # Without a header nobody said when it is too late, and the record's timestamp is the sender's clock.
+        if deadline is None:
+            deadline = self._now_ms() + self._settings.request_deadline_ms_default
         if deadline < self._now_ms():
             metrics.request("expired")
             log.info(
@@ -87,9 +106,13 @@ class Responder:
             return
         try:
             await self._known(to)
+            _check_size(record, to)
             request: Request = decode("requests", record.value)
         except UnknownTopic as error:
             await self._bury(record, ContractError("bad_header", f"reply topic: {error}"))
+            return
+        except BadHeader as error:
+            await self._bury(record, error)
             return
         except ContractError as error:
             code = "too_large" if error.code == "too_large" else "bad_request"
@@ -104,12 +127,13 @@ class Responder:
         self._in_work += 1
         try:
             answered = await self._answer(record, request, deadline, begun)
+            encoded = _encoded(answered.reply)
         except Refused as refused:
             await self._fail(record, to, request.request_id, refused.failure)
             return
         finally:
             self._in_work -= 1
-        await self._send(record, to, answered)
+        await self._send(record, to, answered, encoded)
 
     # -- before the answer --------------------------------------------------------------------------------------------
 
@@ -143,8 +167,7 @@ class Responder:
             raise Refused(Failure(code="unknown_preset", message=str(error))) from error
         except BadSetting as error:
             raise Refused(Failure(code="bad_request", message=str(error))) from error
-        shard = await self._ready(record.partition, deadline)
-        not_embedded = await self._after(shard, request, deadline)
+        shard, not_embedded = await self._recallable(record.partition, request, deadline)
         # The moment is fixed before the query is embedded, since the embedded text depends on names known by then.
         moment = moment_of(shard.state, self._memory.library, request, record.timestamp)
         waited = time.perf_counter()
@@ -173,21 +196,34 @@ class Responder:
         }
         return with_timings(answered, timings, not_embedded)
 
+    async def _recallable(self, partition: int, request: Request, deadline: int) -> tuple[Shard, tuple[str, ...]]:
+        """The shard once it holds the turns of ``after``, and those of them that only words can find yet.
+
+        A rebalance takes every partition away for a moment: the wait goes on with whatever shard is given then.
+        """
+        while True:
+            shard = await self._ready(partition, deadline)
+            not_embedded = await self._after(shard, request, deadline)
+            if not_embedded is not None:
+                return shard, not_embedded
+
     async def _ready(self, partition: int, deadline: int) -> Shard:
         while True:
+            # Looked up each time: a partition that went and came back is another shard.
             shard = self._memory.shards.get(partition)
-            if shard is not None and shard.held:
-                ready = await _until(shard.ready.wait(), self._left_s(deadline))
-                if ready and await _until(self._memory.library_ready.wait(), self._left_s(deadline)):
-                    return shard
-            elif self._left_s(deadline) > 0:
-                await asyncio.sleep(0.02)
-            if self._left_s(deadline) <= 0:
+            if shard is not None and shard.held and shard.ready.is_set() and self._memory.library_ready.is_set():
+                return shard
+            left_s = self._left_s(deadline)
+            if left_s <= 0:
                 message = f"partition {partition} is still being read from its journal; try again"
                 raise Refused(Failure(code="not_ready", message=message))
+            await asyncio.sleep(min(READY_POLL_S, left_s))
 
-    async def _after(self, shard: Shard, request: Request, deadline: int) -> tuple[str, ...]:
-        """Wait until the turns of ``after`` are recallable; returns those that only words can find yet."""
+    async def _after(self, shard: Shard, request: Request, deadline: int) -> tuple[str, ...] | None:
+        """Wait until the turns of ``after`` are recallable; returns those that only words can find yet.
+
+        None: the shard was taken away meanwhile.
+        """
         if not request.after:
             return ()
         key = (request.user_id, request.role_id)
@@ -197,16 +233,18 @@ class Responder:
         embed_until = self._now_ms() + EMBED_SHARE * (deadline - self._now_ms())
         try:
             while True:
+                if not shard.held or self._memory.shards.get(shard.state.partition) is not shard:
+                    return None
                 owner = shard.state.owners.get(key)
                 unseen = [turn_id for turn_id in request.after if owner is None or turn_id not in owner.turns]
                 pending = [item[1] for item in items if item in shard.state.unembedded]
-                if not unseen and (not pending or self._now_ms() >= embed_until):
+                now_ms = self._now_ms()
+                if not unseen and (not pending or now_ms >= embed_until):
                     return tuple(pending)
-                left_s = self._left_s(deadline) if unseen else (embed_until - self._now_ms()) / 1000
-                changed = shard.changed
-                if left_s <= 0 or not shard.held:
+                if unseen and now_ms >= deadline:
                     raise Refused(_not_seen(request, unseen, shard))
-                await _until(changed.wait(), left_s)
+                changed = shard.changed
+                await _until(changed.wait(), ((deadline if unseen else embed_until) - now_ms) / 1000)
         finally:
             for item in items:
                 shard.wanted.pop(item, None)
@@ -221,15 +259,18 @@ class Responder:
                 vector = (await self._memory.embedder.embed([text], "query"))[0]
             metrics.embedded("query", 1, time.perf_counter() - begun)
             return vector
-        except (Unavailable, TimeoutError) as error:
+        except (Unavailable, TimeoutError, ValueError) as error:  # ValueError: refused for good, words must do
             log.warning("query_not_embedded", request_id=request.request_id, error=repr(error))
             return None
 
     # -- after the answer ---------------------------------------------------------------------------------------------
 
-    async def _send(self, record: Record, to: ReplyTo, answered: Answer) -> None:
+    async def _send(self, record: Record, to: ReplyTo, answered: Answer, encoded: bytes) -> None:
+        if not self._memory.lease():
+            # Suspended past the session: another worker holds the partition and will answer from a newer state.
+            raise Unavailable("this worker was suspended for longer than its group session")
         event = await self._memory.append_journal(record.partition, answered.event)
-        await self._reply(record, to, answered.reply)
+        await self._reply(record, to, answered.reply, encoded)
         await event
         metrics.request("ok", answered.reply.timings_ms)
 
@@ -239,6 +280,7 @@ class Responder:
         if to is None:
             await self._bury(record, ContractError("bad_header", failure.message))
             return
+        failure = replace(failure, message=failure.message[:MESSAGE_CHARACTERS_MAX])
         reply = Reply(request_id=request_id, status="error", error=failure)
         try:
             await self._known(to)
@@ -247,7 +289,7 @@ class Responder:
             return
         await self._reply(record, to, reply)
 
-    async def _reply(self, record: Record, to: ReplyTo, reply: Reply) -> None:
+    async def _reply(self, record: Record, to: ReplyTo, reply: Reply, encoded: bytes | None = None) -> None:
         reply_id = reply.recall_id or intake.position_id("reply", _source(record))
         headers = cloud_event_headers("reply", 1, reply_id, instant_of(self._now_ms()))
         if to.correlation_id is not None:
@@ -255,7 +297,7 @@ class Responder:
         await self._append(
             Outgoing(
                 topic=to.topic,
-                value=encode(reply),
+                value=encoded or encode(reply),
                 key=to.correlation_id,
                 partition=to.partition,
                 headers=tuple(headers),
@@ -300,12 +342,40 @@ def _not_seen(request: Request, unseen: list[str], shard: Shard) -> Failure:
     )
 
 
+def _reply_to_or_none(record: Record, settings: Settings) -> ReplyTo | None:
+    try:
+        return reply_to(record.headers, settings.topic("replies"))
+    except BadHeader as error:
+        return error.reply_to
+
+
 def _request_id(record: Record) -> str | None:
     try:
         request_id = parse(record.value).get("request_id")
     except ContractError:
         return None
-    return request_id if isinstance(request_id, str) else None
+    return request_id if isinstance(request_id, str) and len(request_id) <= ID_LENGTH_MAX else None
+
+
+def _check_size(record: Record, to: ReplyTo) -> None:
+    """Refuse what could not be forwarded, answered or recorded; ``BadHeader`` where it couldn't even be told."""
+    correlation = len(to.correlation_id or b"")
+    if correlation > CORRELATION_BYTES_MAX:
+        raise BadHeader(f"{CORRELATION_ID} has {correlation} bytes; expected up to {CORRELATION_BYTES_MAX}", None)
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    size = len(record.value or b"") + len(record.key or b"") + headers
+    if size > REQUEST_BYTES_MAX:
+        raise ContractError("too_large", f"the request has {size} bytes; expected up to {REQUEST_BYTES_MAX}")
+
+
+def _encoded(reply: Reply) -> bytes:
+    encoded = encode(reply)
+    if len(encoded) > REPLY_BYTES_MAX:
+        message = (
+            f"the answer has {len(encoded)} bytes, at most {REPLY_BYTES_MAX} can be sent; ask for less in `limits`"
+        )
+        raise Refused(Failure(code="too_large", message=message))
+    return encoded
 
 
 def _source(record: Record) -> Position:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +40,10 @@ class Shard:
     """One partition of memory that this worker holds."""
 
     state: JournalState
+    last: Record | None = None
+    """The record that was folded last; None: none since the snapshot or the start."""
+    snapshot_offset: int = 0
+    """``next_offset`` of the newest snapshot; 0: there is none."""
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     held: bool = True
     """False between revocation and the next assignment: neither answers nor effects."""
@@ -71,6 +76,8 @@ class Memory:
         self.shards: dict[int, Shard] = {}
         self.library = LibraryState(embedder.name)
         self.library_ready = asyncio.Event()
+        self.lease: Callable[[], bool] = lambda: True
+        """Whether this process has run without a pause so long that its partitions may have gone to another worker."""
         self._on_broken = on_broken
         self._work = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -78,7 +85,11 @@ class Memory:
     # -- the logs ---------------------------------------------------------------------------------------------------
 
     async def apply_journal(self, partition: int, records: Sequence[Record]) -> None:
-        """``ports.Apply`` of the journal follower."""
+        """``ports.Apply`` of the journal follower. What breaks it ends the role: half a memory must not answer."""
+        with self._breaking():
+            await self._apply_journal(partition, records)
+
+    async def _apply_journal(self, partition: int, records: Sequence[Record]) -> None:
         shard = self.shards.get(partition)
         if shard is None:
             return
@@ -87,9 +98,13 @@ class Memory:
             for record in records[start : start + APPLY_SLICE]:
                 event = self._decode(record, JOURNAL_EVENTS)
                 shard.state.apply(record.offset, event)
+                shard.last = record
                 applied += event is not None
                 if isinstance(event, TurnEmbedded):
-                    shard.in_work.discard(((event.user_id, event.role_id), event.turn_id))
+                    item = ((event.user_id, event.role_id), event.turn_id)
+                    # One that did not count (of another embedder, say) says nothing about the one in work.
+                    if item not in shard.state.unembedded:
+                        shard.in_work.discard(item)
             await asyncio.sleep(0)
         metrics.record("memory", "journal", "applied", applied)
         metrics.record("memory", "journal", "passed_over", len(records) - applied)
@@ -98,11 +113,20 @@ class Memory:
             self._work.set()
 
     async def apply_library(self, _partition: int, records: Sequence[Record]) -> None:
-        """``ports.Apply`` of the library follower."""
-        for record in records:
-            self.library.apply(record.offset, self._decode(record, LIBRARY_EVENTS))
-            await asyncio.sleep(0)
+        """``ports.Apply`` of the library follower; see ``apply_journal``."""
+        with self._breaking():
+            for record in records:
+                self.library.apply(record.offset, self._decode(record, LIBRARY_EVENTS))
+                await asyncio.sleep(0)
         metrics.record("memory", "library", "applied", len(records))
+
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._on_broken(error)
+            raise
 
     def _decode(self, record: Record, known: dict[str, type]) -> Any:
         try:
@@ -186,15 +210,31 @@ class Memory:
         return batch
 
     async def _embed(self, batch: list[tuple[Shard, OwnerKey, str]]) -> None:
-        texts = [shard.state.owners[key].experience.passage(turn_id) for shard, key, turn_id in batch]
-        begun = time.perf_counter()
+        """Embed turns and append their vectors."""
         try:
-            vectors = await self.embedder.embed(texts, "passage")
-            metrics.embedded("passage", len(texts), time.perf_counter() - begun)
+            try:
+                await self._embed_and_append(batch)
+            except ValueError:
+                for item in batch:
+                    await self._embed_one(item)
         except BaseException:
             for shard, key, turn_id in batch:
                 shard.in_work.discard((key, turn_id))
             raise
+
+    async def _embed_one(self, item: tuple[Shard, OwnerKey, str]) -> None:
+        """Embed a turn whose batch was refused; one that is itself refused stays ``in_work``, so it is not retried."""
+        try:
+            await self._embed_and_append([item])
+        except ValueError as error:
+            _, key, turn_id = item
+            log.error("turn_not_embeddable", user_id=key[0], role_id=key[1], turn_id=turn_id, error=str(error))
+
+    async def _embed_and_append(self, batch: list[tuple[Shard, OwnerKey, str]]) -> None:
+        texts = [shard.state.owners[key].experience.passage(turn_id) for shard, key, turn_id in batch]
+        begun = time.perf_counter()
+        vectors = await self.embedder.embed(texts, "passage")
+        metrics.embedded("passage", len(texts), time.perf_counter() - begun)
         now = instant_of(self.clock.now_ms())
         futures = []
         for (shard, key, turn_id), vector in zip(batch, vectors, strict=True):

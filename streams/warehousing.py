@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -70,10 +71,28 @@ class Warehousing:
         async with self._flushing:
             rows, self._rows = self._rows, defaultdict(list)
             offsets, self._next = self._next, {}
-            self.waiting = 0
-            for table, batch in rows.items():
-                await self._insert(table, batch)
-            await self._insert("kafka_offsets", [(topic, part, offset) for (topic, part), offset in offsets.items()])
+            taken, self.waiting = self.waiting, 0
+            try:
+                for table, batch in rows.items():
+                    await self._insert(table, batch)
+                stored = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+                await self._insert("kafka_offsets", stored)
+            except BaseException:  # also when cancelled: a later flush must not store offsets beyond these rows
+                for table, batch in rows.items():
+                    self._rows[table] = batch + self._rows[table]
+                self._next = {**offsets, **self._next}
+                self.waiting += taken
+                raise
+
+    async def resume(self) -> Mapping[tuple[str, int], int]:
+        """Next offset by (topic, partition), with everything that was taken stored; waits while ClickHouse is away."""
+        await self.flush()
+        attempt = 0
+        while True:
+            try:
+                return await self._warehouse.offsets()
+            except Unavailable as error:
+                attempt = await self._pause(attempt, error, 0)
 
     async def _insert(self, table: str, batch: list[tuple[Any, ...]]) -> None:
         attempt = 0
@@ -83,8 +102,11 @@ class Warehousing:
                 metrics.rows(table, len(batch))
                 return
             except Unavailable as error:
-                metrics.retry("clickhouse")
-                pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
-                log.warning("clickhouse_unavailable", error=str(error), rows=len(batch), retry_in_s=pause)
-                attempt += 1
-                await asyncio.sleep(pause)
+                attempt = await self._pause(attempt, error, len(batch))
+
+    async def _pause(self, attempt: int, error: Unavailable, rows: int) -> int:
+        metrics.retry("clickhouse")
+        pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
+        log.warning("clickhouse_unavailable", error=str(error), rows=rows, retry_in_s=pause)
+        await asyncio.sleep(pause)
+        return attempt + 1

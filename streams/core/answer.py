@@ -67,6 +67,7 @@ def moment_of(journal: JournalState, library: LibraryState, request: Request, re
         ``bad_request`` for an ``as_of`` turn that this owner doesn't have.
     """
     owner = journal.owners.get((request.user_id, request.role_id), _NOBODY)
+    record_ms = instant_ms(instant_of(record_ms))  # the sender's clock, brought within the years that we know
     if request.as_of is None:
         journal_cut = Cut(journal.watermark, None)
         library_cut = Cut(library.watermark, None)
@@ -265,13 +266,20 @@ def _event(
                 score=item.score,
                 parts=item.parts,
                 position=item.position,
+                speaker=item.speaker,
+                source=item.source,
                 turn_id=item.turn_id,
                 document_id=item.document_id,
+                occurred_at=item.occurred_at,
+                round=item.round,
+                rounds_ago=item.rounds_ago,
             )
             for item in reply.evidence or ()
         ),
         query_vector=base64.b64encode(vector.tobytes()).decode() if vector is not None else None,
         messages_sha256=reply.messages_sha256,
+        temperature=reply.temperature,
+        anchor=reply.anchor,
         round=moment.round,
         correlation_id=request.request_id,
     )

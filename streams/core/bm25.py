@@ -24,7 +24,7 @@ QUERY_TERMS_MAX = 32
 """Distinct terms that are scored; of longer queries the rarest."""
 QUERY_TERMS_MIN = 6
 """Terms that are scored however common they are."""
-QUERY_POSTINGS_MAX = 8192
+QUERY_POSTINGS_MAX = 4096
 """Postings that one query reads beyond those of its rarest terms; bounds the time in large indexes."""
 QUERY_TERMS_LOOKED_AT = 512
 """Distinct terms, half from either end of a query, whose document frequencies are counted to find the rarest."""
@@ -89,6 +89,40 @@ class Postings:
         if previous >= 0:
             self._next.view()[previous] = entry
         return entry
+
+    def terms(self) -> list[str]:
+        """All terms, in order of appearance."""
+        return list(self._terms)
+
+    def dumped(self, terms: Sequence[str], size: int) -> tuple[list[str], Ints, npt.NDArray[np.int32]]:
+        """Postings of some terms among the first ``size`` entries, for ``restored``.
+
+        Returns
+        -------
+        terms, (k,) int64, (p, 2) int32
+            Those of the terms that occur, how many postings each has, and all postings in a row.
+        """
+        postings = [self._terms[term] for term in terms]
+        counts = np.array([len(posting) // 2 for posting in postings], dtype=np.int64)
+        pairs = np.frombuffer(b"".join(posting.tobytes() for posting in postings), dtype=np.int32).reshape(-1, 2)
+        inside = pairs[:, 0] < size
+        if not inside.all():
+            counts = np.bincount(np.repeat(np.arange(len(terms)), counts)[inside], minlength=len(terms))
+            pairs = pairs[inside]
+        there = counts > 0
+        return [term for term, kept in zip(terms, there.tolist(), strict=True) if kept], counts[there], pairs
+
+    @classmethod
+    def restored(cls, terms: dict[str, array], lengths: Ints, previous: Ints) -> Postings:
+        """What ``add`` had built: postings by term (entry and frequency in turn), and two columns of the entries."""
+        postings = cls()
+        postings._terms = terms
+        postings._lengths.extend(lengths)
+        postings._previous.extend(previous)
+        following = np.full(len(previous), -1, dtype=np.int64)
+        following[previous[previous >= 0]] = np.flatnonzero(previous >= 0)
+        postings._next.extend(following)
+        return postings
 
     def posting(self, term: str) -> npt.NDArray[np.int32]:
         """Entries with a term, ascending, and its frequency in each, ``(p, 2)``; a copy."""
@@ -179,7 +213,9 @@ def scores(
     postings, kept = _chosen([view.own(list(weights)) for view in views], len(weights))
     term_weights = np.array(list(weights.values()), dtype=np.float64)[kept]
     entries_max = max(len(view.score) for view in views)
-    batch = max(1, CELLS_MAX // entries_max)
+    # Only lending needs a cell for each term and entry; without it one pass takes all terms.
+    lending = any(view.maps for view in views)
+    batch = max(1, CELLS_MAX // entries_max) if lending else max(1, len(kept))
     for start in range(0, len(kept), batch):
         count = min(batch, len(kept) - start)
         matches = [view.lent(_slice(own, start, count), count) for view, own in zip(views, postings, strict=True)]

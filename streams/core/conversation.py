@@ -6,19 +6,17 @@ duplicate posts, and effects whose cause already has one. Everything that depend
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from schemas.codec import JournalEvent
 from schemas.envelope import instant_ms
 from schemas.feedback import FeedbackRecorded
 from schemas.recalls import RecallAnswered
 from schemas.turns import TurnEmbedded, TurnRecorded, TurnRefused
+from streams.core import vectors
 from streams.core.experience import Experience, TurnView
 
 FOLD_VERSION = 1
@@ -67,6 +65,18 @@ class RecordTimes:
         """Note an event; offsets rise."""
         self._offsets.append(offset)
         self._times.append(max(recorded_ms, self._times[-1] if self._times else recorded_ms))
+
+    def columns(self) -> tuple[bytes, bytes]:
+        """Offsets and times as bytes, for ``restored``."""
+        return self._offsets.tobytes(), self._times.tobytes()
+
+    @classmethod
+    def restored(cls, offsets: bytes, times: bytes) -> RecordTimes:
+        """What ``add`` had built."""
+        recorded = cls()
+        recorded._offsets.frombytes(offsets)
+        recorded._times.frombytes(times)
+        return recorded
 
     def offset_at(self, recorded_ms: int) -> int:
         """Last offset recorded at or before a time; -1: none."""
@@ -168,10 +178,14 @@ class JournalState:
             return
         if event.causation_id != entry.event_id:
             return
-        vector = base64.b64decode(event.vector)
+        try:
+            vector = vectors.decode(event.vector)
+        except ValueError:
+            return
+        if not owner.experience.embed(event.turn_id, vector, offset):  # empty, or of another dimension
+            return
         entry.embedded_at = offset
-        entry.vector_digest = hashlib.blake2b(vector, digest_size=8).hexdigest()
-        owner.experience.embed(event.turn_id, np.frombuffer(vector, dtype=np.int8), offset)
+        entry.vector_digest = hashlib.blake2b(vector.tobytes(), digest_size=8).hexdigest()
         self.unembedded.pop((key, event.turn_id), None)
 
     def digest(self) -> str:

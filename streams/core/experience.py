@@ -11,6 +11,7 @@ Yang et al. (2026), arXiv:2605.14802 (ARPM): s' = clip(cos, 0, 1) + b_session + 
 from __future__ import annotations
 
 import datetime as dt
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +114,13 @@ class Experience:
         """
         if turn.turn_id in self._by_id:
             return False
+        previous = self._enter(turn)
+        terms = text.tokens(" ".join([turn.name or "", turn.shown])) + _date_terms(turn.occurred_at)
+        self._postings.add(terms, previous=previous)
+        return True
+
+    def _enter(self, turn: TurnView) -> int:
+        """All of ``append`` but the words; the index of the turn before in its session, -1: none."""
         index = self._entries.append(turn.offset, turn.occurred_ms)
         self._by_id[turn.turn_id] = index
         self._turns.append(turn)
@@ -120,10 +128,48 @@ class Experience:
             self._names.setdefault(turn.name, turn.offset)
         self._rounds.append(turn.round)
         self._vectors.expect()
-        terms = text.tokens(" ".join([turn.name or "", turn.shown])) + _date_terms(turn.occurred_at)
-        self._postings.add(terms, previous=self._session_last.get(turn.session_id, -1))
+        previous = self._session_last.get(turn.session_id, -1)
         self._session_last[turn.session_id] = index
-        return True
+        return previous
+
+    @property
+    def postings(self) -> bm25.Postings:
+        """The words of all turns."""
+        return self._postings
+
+    def arrivals(self, offset: int) -> tuple[Ints, Ints]:
+        """Turn (by index) and offset of each vector that had arrived by an offset, ``(v,)`` both."""
+        return self._vectors.arrivals(offset)
+
+    def vector_rows(self, first: int, last: int) -> npt.NDArray[np.int8]:
+        """Vectors ``[first, last)`` in order of arrival, ``(last - first, d)`` int8."""
+        return self._vectors.vectors.rows(np.arange(first, last)).astype(np.int8)
+
+    @classmethod
+    def restored(
+        cls,
+        turns: Sequence[TurnView],
+        terms: dict[str, array],
+        lengths: Ints,
+        vectors: Sequence[tuple[Ints, Ints, npt.NDArray[np.int8]]],
+    ) -> Experience:
+        """What ``append`` and ``embed`` had built, without cutting the turns into words again.
+
+        Parameters
+        ----------
+        turns : sequence of TurnView
+            Of distinct ids, in log order.
+        terms, lengths
+            See ``bm25.Postings.restored``.
+        vectors : sequence of ((k,), (k,), (k, d))
+            Turn, offset and vector of arrivals, in order of arrival.
+        """
+        experience = cls()
+        previous = np.array([experience._enter(turn) for turn in turns], dtype=np.int64)
+        experience._postings = bm25.Postings.restored(terms, lengths, previous)
+        for owners, offsets, rows in vectors:
+            experience._vectors.extend(owners, offsets, rows)
+        return experience
 
     def embed(self, turn_id: str, vector: npt.NDArray[np.int8], offset: int) -> bool:
         """Give a turn its vector, at the offset of the record that says so.
@@ -355,6 +401,19 @@ class _Embedded:
         self._vector_of.view()[index] = len(self.vectors)
         self.vectors.add(vector[None, :])
         return True
+
+    def extend(self, owners: Ints, offsets: Ints, rows: npt.NDArray[np.int8]) -> None:
+        """``add`` of many, none of which ``add`` would pass over."""
+        first = len(self.vectors)
+        for offset in offsets.tolist():
+            self._arrived.append(offset, 0)
+        self._owner_of.extend(owners)
+        self._vector_of.view()[owners] = np.arange(first, first + len(owners))
+        self.vectors.add(rows)
+
+    def arrivals(self, offset: int) -> tuple[Ints, Ints]:
+        arrived = len(self._arrived.visible(Cut(offset)))
+        return self._owner_of.view(arrived).copy(), self._arrived.added[:arrived].copy()
 
     def visible(self, mask: Mask, cut: Cut) -> tuple[Ints, Mask]:
         """Turn of each vector that has arrived, ``(v,)``, and whether that turn is visible, ``(v,)`` bool."""

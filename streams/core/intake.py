@@ -21,7 +21,8 @@ from schemas.positions import Position
 from schemas.turns import Turn, TurnRecorded
 
 VALUE_BYTES_MAX = 11 * 1024 * 1024
-"""A dead letter carries its value in base64 (4/3), and must itself fit in 16 MiB."""
+"""A dead letter carries value, key and headers in base64 (4/3), and must itself fit in 16 MiB."""
+MESSAGE_CHARACTERS_MAX = 2_000
 
 
 def turn_recorded(value: bytes | None, source: Position, recorded_at: str) -> TurnRecorded:
@@ -112,14 +113,18 @@ def dead_letter(
     """The record with its cause. Sent twice it has the same id; posted again it counts its attempts in a header."""
     message = error.message
     attempts = attempts_before(headers) + 1
-    if value is not None and len(value) > VALUE_BYTES_MAX:
-        message += f" (its {len(value)} bytes stay at the source position: too large to carry along)"
+    message = message[:MESSAGE_CHARACTERS_MAX]
+    others = len(key or b"") + sum(len(name) + len(raw or b"") for name, raw in headers)
+    if len(value or b"") + others > VALUE_BYTES_MAX:
+        message += f" (its {len(value or b'')} bytes stay at the source position: too large to carry along)"
         value = None
+        if others > VALUE_BYTES_MAX:
+            key, headers = None, ()
     return DeadLetter(
         dead_letter_id=position_id("dead-letter", source, attempts),
         at=at,
         source=source,
-        error=Cause(code=error.code, message=message[:2000]),
+        error=Cause(code=error.code, message=message),
         headers={name: base64.b64encode(raw).decode() if raw is not None else None for name, raw in _unique(headers)},
         key_base64=base64.b64encode(key).decode() if key is not None else None,
         value_base64=base64.b64encode(value).decode() if value is not None else None,

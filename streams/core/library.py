@@ -6,19 +6,27 @@ reader never sees half a document.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schemas.codec import LibraryEvent
 from schemas.documents import DocumentChunked, DocumentRemoved
 from schemas.envelope import instant_ms
 from schemas.personas import Persona, PersonaDeclared
+from streams.core import vectors
 from streams.core.conversation import RecordTimes
 from streams.core.experience import Cut
 from streams.core.knowledge import ChildView, Knowledge, ParentView, RevisionView
+
+
+def _vector(text: str) -> NDArray[np.int8] | None:
+    try:
+        return vectors.decode(text)
+    except ValueError:  # the passage is matched by its words
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,7 @@ class LibraryState:
         self.recorded = RecordTimes()
         self.foreign: dict[str, str] = {}
         """Documents that were embedded by another embedder, and by which: not matched by vectors."""
-        self._pending: dict[str, dict[int, DocumentChunked]] = {}
+        self._pending: dict[tuple[str, str, int], dict[int, DocumentChunked]] = {}
         self._current: dict[str, str] = {}
         self._done: set[str] = set()
         self._history: list[tuple[int, str, str | None]] = []
@@ -79,13 +87,14 @@ class LibraryState:
 
     def _chunked(self, offset: int, event: DocumentChunked) -> None:
         cause = event.causation_id or event.revision_id
-        if cause in self._done:
+        if cause in self._done or not 0 <= event.part < event.parts:
             return
-        parts = self._pending.setdefault(cause, {})
+        # Two attempts at one record may cut it differently (another program version): their parts never mix.
+        parts = self._pending.setdefault((cause, event.revision_id, event.parts), {})
         parts.setdefault(event.part, event)
         if len(parts) < event.parts:
             return
-        del self._pending[cause]
+        self._pending = {key: value for key, value in self._pending.items() if key[0] != cause}
         self._done.add(cause)
         if self._current.get(event.document_id) == event.revision_id:
             return
@@ -116,7 +125,7 @@ class LibraryState:
                         ChildView(
                             start=child.start,
                             end=child.end,
-                            vector=np.frombuffer(base64.b64decode(child.vector), dtype=np.int8) if usable else None,
+                            vector=_vector(child.vector) if usable else None,
                         )
                         for child in parent.children
                     ),

@@ -10,7 +10,7 @@ import orjson
 
 from schemas.deadletters import DeadLetter
 from schemas.envelope import instant_ms
-from schemas.recalls import RecallAnswered
+from schemas.recalls import EvidenceRecord, RecallAnswered
 from schemas.turns import TurnRecorded
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -21,12 +21,12 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "recalls_rows": (
         "recall_id", "request_id", "kind", "user_id", "role_id", "session_id", "query", "occurred_at", "recorded_at",
         "preset", "config_digest", "parameters", "watermark", "round", "evidence_count", "messages_sha256",
-        "timings_ms", "total_ms", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
+        "temperature", "anchor", "timings_ms", "total_ms", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
     ),
     "recall_evidence_rows": (
-        "recall_id", "mark", "path", "id", "user_id", "role_id", "turn_id", "document_id", "score", "parts",
-        "occurred_at", "evidence_topic", "evidence_partition", "evidence_offset", "kafka_topic", "kafka_partition",
-        "kafka_offset",
+        "recall_id", "mark", "path", "id", "user_id", "role_id", "speaker", "source", "turn_id", "document_id",
+        "occurred_at", "round", "rounds_ago", "score", "parts", "recalled_at", "evidence_topic", "evidence_partition",
+        "evidence_offset", "kafka_topic", "kafka_partition", "kafka_offset",
     ),
     "dead_letters_rows": (
         "dead_letter_id", "at", "source_topic", "source_partition", "source_offset", "source_timestamp", "headers",
@@ -49,14 +49,7 @@ def rows_of(event: Any, topic: str, partition: int, offset: int) -> Iterator[Row
         case RecallAnswered():
             yield "recalls_rows", (*_recall(event), *at)
             for item in event.evidence:
-                yield (
-                    "recall_evidence_rows",
-                    (
-                        event.recall_id, item.mark, item.path, item.id, event.user_id, event.role_id, item.turn_id,
-                        item.document_id, item.score, item.parts, moment(event.occurred_at), item.position.topic,
-                        item.position.partition, item.position.offset, *at,
-                    ),
-                )  # fmt: skip
+                yield "recall_evidence_rows", (*_evidence(event, item), *at)
         case DeadLetter():
             yield "dead_letters_rows", (*_dead_letter(event), *at)
 
@@ -80,7 +73,17 @@ def _recall(event: RecallAnswered) -> tuple[Any, ...]:
         event.recall_id, request.request_id, request.kind, event.user_id, event.role_id, request.session_id,
         request.query, moment(event.occurred_at), moment(event.recorded_at), event.preset, event.config_digest,
         _json(event.parameters), _json(event.watermark), event.round, len(event.evidence), event.messages_sha256,
-        event.timings_ms, event.timings_ms.get("total", 0.0), event.event_id,
+        event.temperature, event.anchor, event.timings_ms, event.timings_ms.get("total", 0.0), event.event_id,
+    )  # fmt: skip
+
+
+def _evidence(event: RecallAnswered, item: EvidenceRecord) -> tuple[Any, ...]:
+    position = item.position
+    return (
+        event.recall_id, item.mark, item.path, item.id, event.user_id, event.role_id, item.speaker, item.source,
+        item.turn_id, item.document_id, moment(item.occurred_at) if item.occurred_at else None, item.round,
+        item.rounds_ago, item.score, item.parts, moment(event.occurred_at), position.topic, position.partition,
+        position.offset,
     )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 Invariant: ``tokens`` is a function of the text alone and linear in its length, so an index that is built again from
 the log has the same terms. Chinese is cut into words by jieba's search mode and into character bigrams as well: words
-carry meaning, bigrams still match where two sentences are cut apart differently. English is stemmed.
+carry meaning, bigrams still match where two sentences are cut apart differently. English is stemmed. Traditional
+characters are folded to simplified ones, so that either script finds the other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
 from itertools import pairwise
 
 import rjieba
@@ -29,6 +32,7 @@ _UNSPACED = (
 # A number with its Chinese unit of time is one term, so that 5月20号 finds what was said on 5月20日.
 _RUN = re.compile(rf"\d{{1,4}}[年月日号]|[{_UNSPACED}]+|[^\W_{_UNSPACED}]+(?:['’][^\W_{_UNSPACED}]+)*")
 _UNSPACED_FIRST = re.compile(rf"[{_UNSPACED}]")
+_QUESTION = re.compile(r"(?:[?？]|[吗嗎呢])[^\w?？]*$")
 _CJK = re.compile(rf"[{_UNSPACED}\uac00-\ud7af]")
 
 # PyStemmer keeps a cache of 10,000 words of its own; bounded, so allowed here.
@@ -49,6 +53,25 @@ _STOP_EN = frozenset(_STOP_ENGLISH.split())
 _STOP_ZH = frozenset(_STOP_CHINESE.split())
 
 
+def _simplified() -> dict[int, str]:
+    lines = files("streams.core").joinpath("han_simplified.txt").read_text(encoding="utf-8").splitlines()
+    pairs = "".join(line for line in lines if not line.startswith("#"))
+    return dict(zip(map(ord, pairs[::2]), pairs[1::2], strict=True))
+
+
+_SIMPLIFIED = _simplified()
+
+
+def folded(text: str) -> str:
+    """NFKC-normalised (full width to half), casefolded, traditional characters to simplified, one by one.
+
+    >>> folded("ＡＢＣ 臺灣的餛飩麵")
+    'abc 台湾的馄饨面'
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return plain if plain.isascii() else plain.translate(_SIMPLIFIED)
+
+
 def tokens(text: str) -> list[str]:
     """Terms of a text in order, duplicates kept.
 
@@ -60,7 +83,7 @@ def tokens(text: str) -> list[str]:
     Returns
     -------
     list of str
-        NFKC-normalised, casefolded terms; English stems; of Chinese the words of jieba's search mode and, of each run
+        Terms of the ``folded`` text: English stems; of Chinese the words of jieba's search mode and, of each run
         of two or more characters, the bigrams that are no word already. Stop words are left out.
 
     >>> tokens("Running in Paris 🏃, the 2nd time!")
@@ -72,7 +95,7 @@ def tokens(text: str) -> list[str]:
     """
     found: list[str] = []
     spaced: list[str] = []
-    for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
+    for run in _RUN.findall(folded(text)):
         if _UNSPACED_FIRST.match(run):
             if spaced:
                 found += _STEMMER.stemWords(spaced)
@@ -96,7 +119,8 @@ def _unspaced(run: str) -> list[str]:
     return words + [pair for pair in pairs if pair not in known]
 
 
-def query_tokens(query: str) -> list[str]:
+@lru_cache(maxsize=16)  # Each path asks for the terms of the same query.
+def query_tokens(query: str) -> tuple[str, ...]:
     """Terms of a query; of a very long one those of its beginning and its end, where questions stand.
 
     >>> len(query_tokens("word " * 20_000))
@@ -105,7 +129,16 @@ def query_tokens(query: str) -> list[str]:
     if len(query) > QUERY_CHARACTERS_MAX:
         half = QUERY_CHARACTERS_MAX // 2
         query = query[:half] + " " + query[-half:]
-    return tokens(query)
+    return tuple(tokens(query))
+
+
+def is_question(text: str) -> bool:
+    """Whether a turn ends as a question, which asks for what other turns tell.
+
+    >>> is_question("Where do you live? 🙂"), is_question("你住在哪儿呢"), is_question("Paris.")
+    (True, True, False)
+    """
+    return bool(_QUESTION.search(text[-60:]))
 
 
 def language(text: str) -> str:

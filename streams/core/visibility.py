@@ -57,6 +57,16 @@ class Column:
         self._size = index + 1
         return index
 
+    def extend(self, values: npt.NDArray) -> None:
+        """Add many values (or rows) at once."""
+        size = self._size + len(values)
+        if size > len(self._data):
+            grown = np.empty((max(size, 2 * len(self._data)), *self._data.shape[1:]), dtype=self._data.dtype)
+            grown[: self._size] = self._data[: self._size]
+            self._data = grown
+        self._data[self._size : size] = values
+        self._size = size
+
     def view(self, size: int | None = None) -> npt.NDArray:
         """The first ``size`` values (all by default), not copied."""
         return self._data[: self._size if size is None else size]

@@ -72,6 +72,9 @@ class Reader:
     def topics(self) -> dict[str, int]:
         return dict.fromkeys(self.broker.topics, 1)
 
+    def record_at(self, topic: str, _partition: int, offset: int) -> Record | None:
+        return next(self.read(topic, {0: offset}), None)
+
     def read(self, topic: str, starts: dict[int, int], **_: Any) -> Iterator[Record]:
         yield from self.broker.topics[topic][starts[0] :]
 

@@ -75,12 +75,12 @@ def test_learn_persona_tail_status_doctor(embedded, tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text(f"# Boats\n\nThe {word} is a boat with a red keel.\n", "utf-8")
     (tmp_path / "notes" / "bad.txt").write_bytes(b"\xff\xfa\x00 not text")
-    report = json.loads(embedded.mnemolog("learn", str(tmp_path / "notes"), "--json").stdout)
+    report = json.loads(embedded.mnemolog("learn", str(tmp_path / "notes"), "--role", "sailor", "--json").stdout)
     assert len(report["documents"]) == 1
     assert "bad.txt" in report["bad"][0]["where"]
     reply = json.loads(
         embedded.mnemolog(
-            "ask", f"what colour is the keel of the {word}?", "--user", "u", "--role", "r", "--json"
+            "ask", f"what colour is the keel of the {word}?", "--user", "u", "--role", "sailor", "--json"
         ).stdout
     )
     assert "red keel" in reply["evidence"][0]["text"]

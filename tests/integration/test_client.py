@@ -66,20 +66,19 @@ async def test_paraphrases_are_found_by_vectors_in_both_languages(client):
 
 async def test_as_of_answers_from_the_past(client):
     user = _user()
+    only = {"user_id": user, "role_id": "lin", "limits": {"knowledge": 0}}
     turns = await _say(client, user, "I live in Porto", "Nice", "I moved to Turin", "Good luck", "I love trams")
-    now = await client.recall("where do I live?", user_id=user, role_id="lin", after=turns)
+    now = await client.recall("where do I live?", **only, after=turns)
     assert {turns[0], turns[2]} <= {item.turn_id for item in now.evidence}
     for as_of in ({"turn_id": turns[1]}, {"round": 1}, {"occurred_at": "2026-05-01T10:01:30+08:00"}):
-        then = await client.recall("where do I live?", user_id=user, role_id="lin", as_of=as_of)
+        then = await client.recall("where do I live?", **only, as_of=as_of)
         assert {item.turn_id for item in then.evidence} <= set(turns[:2]), as_of
         assert turns[0] in {item.turn_id for item in then.evidence}
         assert then.round == 2
     offset = then.watermark.journal
-    again = await client.recall(
-        "where do I live?", user_id=user, role_id="lin", as_of={"offset": next(iter(offset.values()))}
-    )
+    again = await client.recall("where do I live?", **only, as_of={"offset": next(iter(offset.values()))})
     assert {item.turn_id for item in again.evidence} <= set(turns[:2])
-    before = await client.recall("where do I live?", user_id=user, role_id="lin", as_of={"offset": -1})
+    before = await client.recall("where do I live?", **only, as_of={"offset": -1})
     assert before.evidence == ()
 
 

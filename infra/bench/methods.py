@@ -1,0 +1,84 @@
+"""How each benchmark measures: the texts of ``mnemolog bench NAME --help``."""
+
+ANSWER = (
+    "One stack of its own (all roles). The asking owner has HISTORY turns with made-up recorded vectors. A second "
+    "process is a bare Kafka echo (aiokafka, no parsing) that the same Client asks under another prefix. Echo, recall "
+    "and assemble are asked in turn, one at a time, SAMPLES times each, with a new question (Chinese, English) each "
+    "time: idle, then while a third process posts RATE turns/s of 50 other owners. `embed` is the query's embedding "
+    "as the reply times it. Spread: p50 of REPEATS consecutive parts. Overhead: median of (answer - its embedding - "
+    "the echo just before)."
+)
+INTAKE = (
+    "A broker of its own. For each of REPEATS repeats a fresh topic prefix gets TURNS turns of 100 owners in `turns` "
+    "first; then one ingest worker (the role as deployed, in its process) is started and its rate is taken from the "
+    "broker's record times in `journal`, from the first to the last record, so that start-up and group join do not "
+    "count. Then the same `turns` go through a bare aiokafka loop (ingest's clients, no Faust, no parsing) and a bare "
+    "confluent loop (librdkafka), each in a process of its own, timed from the first record read to the last "
+    "acknowledged. All with acks=all and up to 2,000 records in flight. turns/CPU-s: by the CPU time of the process "
+    "(of the worker from its first record on), which a busy machine doesn't lengthen."
+)
+FOLD = (
+    "A made-up history (TURNS turns of OWNERS owners, each with a recorded int8 vector of 384 dimensions: two events "
+    "a turn, half Chinese, half English) is in one partition of `journal`. Per repeat, in one process, one after the "
+    "other: librdkafka consume alone; consume + orjson.loads of each value (the bare reader); LogFollower + decode + "
+    "JournalState, as the memory worker folds; the same from records in memory, without Kafka; and its parts, decode "
+    "and apply. events/s is by the wall clock, events/CPU-s by the process's CPU time (all threads)."
+)
+RECOVER = (
+    "The same history; `fold` is the time of one LogFollower + JournalState from offset 0 to the end of the log; "
+    "`worker` starts the memory role as a process on a stack of its own (broker, embedder) and takes the time until "
+    "its ready file stands, imports, embedder and group join included. With snapshots (streams/snapshots.py, once it "
+    "is there) the second start reads the one that the first wrote."
+)
+EMBED = (
+    "A stack of its own, the endpoint as the roles use it. Short utterances in Chinese and English (written, about a "
+    "dozen words). `passages`: batches of 16, one after the other, for SECONDS. `query alone`: one at a time. `query "
+    "beside passages`: the same while batches run without pause. `posted to recallable`: turns posted at RATE a "
+    "second (by default half of the passages/s just measured), each followed by a recall with `after`, which is "
+    "answered once the turn is folded and its vector recorded: from the post to the reply. Spread: of three "
+    "consecutive parts."
+)
+MEMORY = (
+    "For each SIZE a process of its own folds that many turns of one owner (text of about 14 words and a recorded "
+    "vector of 384 int8) from encoded events, and reports the growth of its resident memory a turn, events/s of the "
+    "fold alone (decoding left out), and p50/p99 of the CPU time of 100 recalls without embedding (only this owner's "
+    "turns, no documents). Another process does the same for the chunks of documents (children of about 25 words with "
+    "vectors). The bytes of the vector (384) and of the text are beside it: what is left is ours."
+)
+RECALL = (
+    "LoCoMo files (JSON, plain or gzip). Each conversation is an owner of its own, folded into JournalState turn by "
+    "turn with real recorded embeddings, and asked through the pure core (the code behind a reply) at now = one day "
+    "after its last session, 20 turns of evidence. Categories 1-4; questions whose evidence names no turn are left "
+    "out, as are evidence ids that don't exist. All presets and ablations; then over bare turns BM25+, vectors and "
+    "plain RRF (k 60) of both, and mem0 (extra `bench`; infer=False, the same embedder, FAISS, no network). recall@k: "
+    "share of a question's evidence among the first k, mean over questions; hit@k: any of it. Embeddings are kept "
+    "under the cache directory, so only the first run is slow. With --split each conversation has its own figures."
+)
+CORRECTIONS = (
+    "CASES generated cases a language (Chinese, English) from written templates: a fact is stated, then corrected one "
+    "to three times, 1 to 120 days apart, in varied wordings, with 6 to 40 turns of small talk around each statement. "
+    "Each case is an owner of its own, asked through the pure core with real embeddings. Now (a day after the last "
+    "turn): `newest first`: the newest statement is among the ten and above every older one; `newest found`: it is "
+    "among the ten. Then as of a minute before each correction: `past found`: the statement that held is among the "
+    "ten; `past first`: it is above the ones before it; `leaks`: statements of the future in an answer about the "
+    "past."
+)
+NOISE = (
+    "50 question rounds, 25 facts said in dialogue (among small talk, over 25 days) and 25 in documents, half "
+    "Chinese, half English, written for this benchmark. Noise is text of the files given (txt, txt.xz): at each RATIO "
+    "that many characters for one planted; nine tenths as documents, one tenth said in the dialogue, paragraph by "
+    "paragraph, up to --noise-turns turns. Each question is assembled through the pure core (default limits and token "
+    "budget); it counts when the words that answer it stand in the prompt. BM25+ covers all of the noise. Embedding "
+    "covers everything planted but of the noise only an even sample of --embed-max passages, since a CPU embeds tens "
+    "a second; the rest can't be found by vectors, so figures that rest on vectors alone are upper bounds."
+)
+LATENCY = (
+    "Synthetic memory: TURNS turns of one owner and CHUNKS children of documents, made-up texts of a Zipf vocabulary "
+    "(half Chinese, half English) and clustered int8 vectors of 384 dimensions. QUERIES questions of about eight "
+    "words, each with a vector, go through the code behind a reply, recall and assemble in turn, without Kafka and "
+    "without embedding the question; the collector of garbage runs as it does in a worker. Then the engines alone "
+    "over the same turns and children: our int8 vectors beside FAISS flat on float32 and beside reading the same "
+    "bytes once (np.sum: the limit of memory), our BM25+ with and without its window beside bm25s (extra `bench`), "
+    "the 100 best of each. Spread: p50 of three consecutive parts. One thread; CPU: of this thread, which other "
+    "programs on the machine don't lengthen."
+)
