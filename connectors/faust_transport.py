@@ -164,15 +164,22 @@ def raw_topic(app: RoleApp, name: str) -> Any:
 def held(app: RoleApp, prefix: str) -> dict[str, tuple[int, ...]]:
     """Partitions of the consumed topics (without prefix) that the group gave to this worker."""
     found: dict[str, list[int]] = {}
-    for tp in sorted(app.consumer.assignment()):
+    for tp in _assignment(app):
         found.setdefault(tp.topic.removeprefix(prefix), []).append(tp.partition)
     return {topic: tuple(partitions) for topic, partitions in found.items()}
+
+
+def _assignment(app: RoleApp) -> list[TP]:
+    try:
+        return sorted(app.consumer.assignment())
+    except ConsumerNotStarted:  # somebody asks how we are before the broker has answered
+        return []
 
 
 def lag(app: RoleApp, prefix: str) -> dict[str, dict[str, int]]:
     """Records of the held partitions that are in the log and not committed, as far as the broker was heard."""
     found: dict[str, dict[str, int]] = {}
-    for tp in sorted(app.consumer.assignment()):
+    for tp in _assignment(app):
         try:
             end = app.consumer.highwater(tp)
         except (ConsumerNotStarted, KafkaError):  # between two assignments

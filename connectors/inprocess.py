@@ -148,6 +148,11 @@ class InProcessLog:
             self.put(topic, partition, outgoing.value, key=outgoing.key, headers=outgoing.headers)
         self._schedule(lambda: None if future.done() else future.set_result(offset))
 
+    @property
+    def pending(self) -> int:
+        """Records that were handed over and are not written yet."""
+        return sum(len(queue) for queue in self._pending.values())
+
     def lose(self, kept: Callable[[int], int]) -> None:
         """End this producer as ``kill -9`` does: of what is pending per partition only the first may be written.
 

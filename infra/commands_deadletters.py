@@ -1,20 +1,10 @@
-"""``dead-letters list|show|retry``: what could not be taken, why, and another try.
-
-All is read from the topic itself, so it works while ClickHouse is away. A retry posts the original value, key and
-headers to where they came from; that a letter was retried is seen from the records there, so it is known to everybody.
-"""
+"""``dead-letters list|show|retry``: what could not be taken, why, and another try."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import os
-import shlex
-import subprocess
-import tempfile
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,10 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from connectors.kafka import KafkaLog
-from connectors.log_reader import LogReader
-from connectors.ports import Outgoing, Record
-from infra.stack_options import StackError, UsageError
+from infra import deadletters
+from infra.deadletters import ID_CHARS_MIN, SOURCES, Summary, resolve_ids
+from infra.stack_options import UsageError
 from infra.target import (
     ClickHouseOption,
     EmbeddingsOption,
@@ -37,16 +26,10 @@ from infra.target import (
     Target,
     find,
 )
-from schemas.codec import decode
 from schemas.deadletters import DeadLetter
-from schemas.envelope import ContractError
-from schemas.headers import ATTEMPTS, DEADLINE, FORWARDED, RETRY_OF
-from schemas.topics import TOPICS
 
 app = typer.Typer(no_args_is_help=True, help="Records that could not be taken: list them, look at one, try again.")
 
-SOURCES = tuple(topic.name for topic in TOPICS if topic.direction == "in")
-ID_CHARS_MIN = 8
 CONSOLE_WIDTH_MIN = 150
 
 ADVICE = {
@@ -62,23 +45,6 @@ ADVICE = {
     "not_embeddable": "The embedding endpoint refused the text: mend the endpoint or the text, then retry.",
 }
 ADVICE_DEFAULT = "Mend what the message names, then retry."
-_SAME_AGAIN = "its turn_id is taken by other content, so the same again changes nothing: use --edit or --value"
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A letter without its value: a topic full of large ones must fit into memory."""
-
-    id: str
-    at: str
-    code: str
-    message: str
-    topic: str
-    partition: int
-    offset: int
-    attempts: int
-    value_bytes: int | None
-    """None: not carried along, see ``DeadLetter``."""
 
 
 @app.command("list")
@@ -96,9 +62,9 @@ def list_letters(
 ) -> None:
     """List dead letters, newest last."""
     target = find(kafka, clickhouse, embeddings, objects, prefix)
-    everything = _summaries(target)
+    everything = deadletters.summaries(target)
     chosen = [everything[number] for number in resolve_ids(ids, list(everything))] if ids else everything.values()
-    kept = deque((item for item in chosen if _matches(item, target, code, topic)), maxlen=limit)
+    kept = deque((item for item in chosen if deadletters.matches(item, target, code, topic)), maxlen=limit)
     if json:
         print(orjson.dumps([_summary_json(item) for item in kept]).decode())
         return
@@ -120,11 +86,11 @@ def show(
 ) -> None:
     """Show one dead letter whole: cause, source, headers, value, and what to do."""
     target = find(kafka, clickhouse, embeddings, objects, prefix)
-    everything = _summaries(target)
+    everything = deadletters.summaries(target)
     (wanted,) = resolve_ids([id], list(everything))
-    (letter,) = _letters(target, {wanted})
-    retries = _retries(target, [everything[wanted]]).get(wanted, ())
-    report = _letter_json(letter, [f"{record.topic}[{record.partition}]:{record.offset}" for record in retries])
+    (letter,) = deadletters.letters(target, {wanted})
+    retried = deadletters.retries(target, [everything[wanted]]).get(wanted, ())
+    report = _letter_json(letter, [f"{record.topic}[{record.partition}]:{record.offset}" for record in retried])
     if json:
         print(orjson.dumps(report).decode())
     else:
@@ -148,14 +114,14 @@ def retry(
     """Post dead letters to the topic that they came from again. Exit 1 if one could not be posted."""
     check_retry_options(ids or [], everything=everything, code=code, edit=edit, value=value)
     target = find(kafka, clickhouse, embeddings, objects, prefix)
-    known = _summaries(target)
+    known = deadletters.summaries(target)
     named = bool(ids)
     wanted = resolve_ids(ids or [], list(known)) if named else list(known)
     chosen = [known[number] for number in wanted if code is None or known[number].code == code]
     replaced: bytes | None = None
     if edit or value:
-        replaced = _replacement(target, chosen[0], value)
-    report = asyncio.run(_retry(target, chosen, named=named, replaced=replaced))
+        replaced = deadletters.replacement(target, chosen[0], value)
+    report = asyncio.run(deadletters.retry(target, chosen, named=named, replaced=replaced))
     _print_retry(report, json=json)
     raise typer.Exit(1 if report["failed"] else 0)
 
@@ -170,246 +136,6 @@ def check_retry_options(ids: list[str], *, everything: bool, code: str | None, e
         raise UsageError("--edit and --value change one letter: give exactly one id")
     if edit and value:
         raise UsageError("--edit opens the letter's own value, --value replaces it: give one of them")
-
-
-def resolve_ids(given: list[str], known: list[str]) -> list[str]:
-    """Whole ids of ids or their beginnings, each once.
-
-    Raises
-    ------
-    StackError
-        An id is unknown, or the beginning of several.
-
-    >>> resolve_ids(["ab", "c1"], ["ab12", "c1d2"])
-    ['ab12', 'c1d2']
-    """
-    whole: dict[str, None] = {}
-    for text in given:
-        found = [text] if text in known else [number for number in known if text and number.startswith(text)]
-        if not found:
-            raise StackError(
-                f"no dead letter {text!r} (the topic has {len(known)}): `mnemolog dead-letters list` shows them"
-            )
-        if len(found) > 1:
-            raise StackError(f"{text!r} begins {len(found)} ids: {', '.join(found[:5])}; give more characters")
-        whole[found[0]] = None
-    return list(whole)
-
-
-# -- reading --------------------------------------------------------------------------------------------------------
-
-
-def _summaries(target: Target) -> dict[str, Summary]:
-    """All letters by id, oldest first; a letter that was sent twice is one."""
-    found: dict[str, Summary] = {}
-    for letter in _letters(target):
-        source, value = letter.source, letter.value_base64
-        found.setdefault(
-            letter.dead_letter_id,
-            Summary(
-                id=letter.dead_letter_id,
-                at=letter.at,
-                code=letter.error.code,
-                message=letter.error.message,
-                topic=source.topic,
-                partition=source.partition,
-                offset=source.offset,
-                attempts=letter.attempts,
-                value_bytes=None if value is None else len(value) * 3 // 4 - value[-2:].count("="),
-            ),
-        )
-    return dict(sorted(found.items(), key=lambda item: item[1].at))
-
-
-def _letters(target: Target, wanted: set[str] | None = None) -> Iterator[DeadLetter]:
-    """Letters in the order of the log, each of ``wanted`` once."""
-    topic = target.topic("dead-letters")
-    open_ids = None if wanted is None else set(wanted)
-    with LogReader(target.kafka) as reader:
-        for record in reader.read(topic, dict.fromkeys(range(reader.partitions(topic)), 0)):
-            try:
-                letter: DeadLetter = decode("dead-letters", record.value)
-            except ContractError as error:
-                _say(f"{topic}[{record.partition}]:{record.offset} is no dead letter: {error.message}")
-                continue
-            if open_ids is None:
-                yield letter
-            elif letter.dead_letter_id in open_ids:
-                open_ids.discard(letter.dead_letter_id)
-                yield letter
-                if not open_ids:
-                    return
-
-
-def _retries(target: Target, letters: list[Summary]) -> dict[str, list[Record]]:
-    """Records by which letters were retried: posted to the source's partition, after the source."""
-    starts: dict[str, dict[int, int]] = {}
-    for item in letters:
-        partitions = starts.setdefault(item.topic, {})
-        partitions[item.partition] = min(item.offset + 1, partitions.get(item.partition, item.offset + 1))
-    ids = {item.id for item in letters}
-    found: dict[str, list[Record]] = {}
-    with LogReader(target.kafka) as reader:
-        existing = reader.topics()
-        for topic, partitions in starts.items():
-            if topic not in existing:
-                continue
-            for record in reader.read(topic, partitions):
-                number = (dict(record.headers).get(RETRY_OF) or b"").decode("utf-8", "replace")
-                if number in ids:
-                    found.setdefault(number, []).append(record)
-    return found
-
-
-def _source_record(target: Target, letter: DeadLetter) -> Record | None:
-    """The record at the source position; None if it is gone."""
-    topic, partition, offset = letter.source.topic, letter.source.partition, letter.source.offset
-    with LogReader(target.kafka) as reader:
-        if topic not in reader.topics():
-            return None
-        return reader.record_at(topic, partition, offset)
-
-
-def _key_and_value(target: Target, letter: DeadLetter) -> tuple[bytes | None, bytes | None]:
-    """Of the letter, or of the source record where they were too large to be carried along."""
-    key = None if letter.key_base64 is None else base64.b64decode(letter.key_base64)
-    if letter.value_base64 is not None:
-        return key, base64.b64decode(letter.value_base64)
-    record = _source_record(target, letter)
-    return (record.key, record.value) if record else (key, None)
-
-
-def _matches(item: Summary, target: Target, code: str | None, topic: str | None) -> bool:
-    return (code is None or item.code == code) and (topic is None or item.topic in (topic, target.topic(topic)))
-
-
-# -- retrying -------------------------------------------------------------------------------------------------------
-
-
-async def _retry(target: Target, chosen: list[Summary], *, named: bool, replaced: bytes | None) -> dict[str, Any]:
-    """Post the chosen letters; those of ``--all`` and ``--code`` only if they were not retried before."""
-    report: dict[str, Any] = {"retried": [], "skipped": [], "failed": []}
-    before = await asyncio.to_thread(_retries, target, chosen)
-    wanted: set[str] = set()
-    for item in chosen:
-        reason = None
-        if item.topic not in {target.topic(name) for name in SOURCES}:
-            reason = f"it came from {item.topic}, which is no topic that producers post to"
-        elif item.code == "conflicting_duplicate" and replaced is None:
-            reason = _SAME_AGAIN
-        elif item.id in before and not named:
-            reason = f"already retried ({len(before[item.id])} times); name its id to post it once more"
-        if reason is None:
-            wanted.add(item.id)
-        else:
-            report["failed" if named else "skipped"].append({"dead_letter_id": item.id, "reason": reason})
-    log = KafkaLog(target.kafka)
-    await log.start()
-    try:
-        # One letter at a time: values are up to 11 MiB.
-        letters = _letters(target, wanted) if wanted else iter(())
-        while letter := await asyncio.to_thread(next, letters, None):
-            await _post(target, log, letter, replaced, before, report)
-    finally:
-        await log.stop()
-    return report
-
-
-async def _post(
-    target: Target,
-    log: KafkaLog,
-    letter: DeadLetter,
-    replaced: bytes | None,
-    before: dict[str, list[Record]],
-    report: dict[str, Any],
-) -> None:
-    source = letter.source
-    key, value = await asyncio.to_thread(_key_and_value, target, letter)
-    value = value if replaced is None else replaced
-    if value is None:
-        where = f"{source.topic}[{source.partition}]:{source.offset}"
-        reason = f"there is no value at {where} (kept too short, or a tombstone): give one with --value FILE"
-        report["failed"].append({"dead_letter_id": letter.dead_letter_id, "reason": reason})
-        return
-    sent = await log.append(
-        Outgoing(
-            topic=source.topic,
-            value=value,
-            key=key,
-            partition=source.partition,
-            headers=tuple(retry_headers(letter)),
-        )
-    )
-    metadata = await sent
-    report["retried"].append(
-        {
-            "dead_letter_id": letter.dead_letter_id,
-            "topic": source.topic,
-            "partition": metadata.partition,
-            "offset": metadata.offset,
-            "attempts": letter.attempts,
-            "retried_before": len(before.get(letter.dead_letter_id, ())),
-        }
-    )
-
-
-def retry_headers(letter: DeadLetter) -> list[tuple[str, bytes | None]]:
-    """The original headers without those that held for the first post alone, and the two of a retry."""
-    once = {ATTEMPTS, RETRY_OF, DEADLINE, FORWARDED}
-    headers: list[tuple[str, bytes | None]] = [
-        (name, None if raw is None else base64.b64decode(raw))
-        for name, raw in letter.headers.items()
-        if name not in once
-    ]
-    return [*headers, (ATTEMPTS, str(letter.attempts).encode()), (RETRY_OF, letter.dead_letter_id.encode())]
-
-
-def _replacement(target: Target, item: Summary, file: Path | None) -> bytes:
-    """What to post instead: checked, so that it does not come straight back."""
-    if file is not None:
-        try:
-            value, kept = file.read_bytes(), str(file)
-        except OSError as error:
-            raise StackError(f"{file} can't be read: {error.strerror}") from error
-    else:
-        (letter,) = _letters(target, {item.id})
-        _, original = _key_and_value(target, letter)
-        value, kept = _edited(original or b"", item.id)
-        if value == original:
-            Path(kept).unlink()
-            raise StackError("not changed, so nothing was posted; without --edit the value is posted as it is")
-    try:
-        decode(item.topic.removeprefix(target.prefix), value)
-    except ContractError as error:
-        raise StackError(
-            f"not posted, since it would come back: {error.code}: {error.message}; mend {kept} and retry with "
-            f"--value {kept}"
-        ) from error
-    except KeyError as error:
-        raise StackError(f"{item.topic} is no topic that producers post to") from error
-    if file is None:
-        Path(kept).unlink()
-    return value
-
-
-def _edited(value: bytes, number: str) -> tuple[bytes, str]:
-    """The value after $EDITOR has closed, and the file that holds it."""
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    try:
-        shown = orjson.dumps(orjson.loads(value), option=orjson.OPT_INDENT_2)
-    except orjson.JSONDecodeError:
-        shown = value
-    handle, name = tempfile.mkstemp(prefix=f"mnemolog-{number[:ID_CHARS_MIN]}-", suffix=".json")
-    with os.fdopen(handle, "wb") as file:
-        file.write(shown)
-    try:
-        done = subprocess.run([*editor, name], check=False)
-    except OSError as error:
-        raise StackError(f"{editor[0]} can't be started: {error.strerror}; set EDITOR, or use --value FILE") from error
-    if done.returncode:
-        raise StackError(f"{editor[0]} ended with exit code {done.returncode}: nothing was posted")
-    edited = Path(name).read_bytes()
-    return (value if edited == shown else edited), name
 
 
 # -- printing -------------------------------------------------------------------------------------------------------

@@ -89,6 +89,8 @@ def rows_of(asked: Asked, state: str) -> list[dict[str, Any]]:
             values = [found[stage] / 1e3 for found in stages if stage in found]
             row[f"{stage} p50"] = quantiles_ms(values)["p50"] if values else None
         if operation != "echo":
+            alone = [spent - stage["embed"] / 1e3 for spent, stage in zip(seconds, stages, strict=True)]
+            row["p99 without embed"] = quantiles_ms(alone)["p99"]
             row["over echo+embed"] = Spread.of(
                 quantiles_ms([value / 1e3 for value in part])["p50"]
                 for part in blocks(asked.overhead_ms(operation), REPEATS)

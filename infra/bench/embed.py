@@ -59,9 +59,7 @@ async def recallable(client: Client, rate: float, seconds: float) -> tuple[list[
             turn = await client.post_turn(
                 user_id=user, role_id="lin", session_id="s", speaker="user", text=next(source)
             )
-            reply = await client.recall(
-                "", user_id=user, role_id="lin", after=[turn], timeout_ms=TIMEOUT_MS
-            )
+            reply = await client.recall("", user_id=user, role_id="lin", after=[turn], timeout_ms=TIMEOUT_MS)
         except MnemologError:
             failed += 1
             return

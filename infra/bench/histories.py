@@ -11,6 +11,7 @@ import base64
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +39,8 @@ class Texts:
     """An endless source of utterances."""
 
     def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)
-        self._english = _english(random.Random(11))
-        self._chinese = _chinese(random.Random(12))
+        self._english = _english()
+        self._chinese = _chinese()
         ranks = 1.0 / np.arange(1, VOCABULARY + 1)
         self._cumulative = np.cumsum(ranks / ranks.sum())
         self._draws = np.random.default_rng(seed)
@@ -63,7 +63,9 @@ class Texts:
         return out
 
 
-def _english(random_: random.Random) -> list[str]:
+@cache
+def _english() -> list[str]:
+    random_ = random.Random(11)
     words: dict[str, None] = {}
     onsets, vowels, codas = (part.split(" ") for part in (_ONSETS, _VOWELS, _CODAS))
     while len(words) < VOCABULARY:
@@ -73,7 +75,9 @@ def _english(random_: random.Random) -> list[str]:
     return list(words)
 
 
-def _chinese(random_: random.Random) -> list[str]:
+@cache
+def _chinese() -> list[str]:
+    random_ = random.Random(12)
     words: dict[str, None] = {}
     while len(words) < VOCABULARY:
         size = random_.choice((1, 2, 2, 2, 3))

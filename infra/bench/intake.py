@@ -26,6 +26,12 @@ TURNS_S_MIN = 2000.0
 OWNERS = 100
 PARTITIONS = 4
 WAIT_S_MAX = 180.0
+LOOPS = {
+    "ingest's code, no Faust": ("intake", ""),
+    "bare aiokafka loop": ("aiokafka", "feedback"),
+    "bare confluent loop": ("confluent", "requests"),
+}
+"""Name, client, and what it appends to: any topic of as many partitions."""
 
 
 def run(*, broker: str, count: int, repeats: int) -> Report:
@@ -43,8 +49,8 @@ def run(*, broker: str, count: int, repeats: int) -> Report:
             produced = stacks.produce(addresses.kafka, prefix + "turns", _turns(count))
             say(f"repeat {repeat + 1} of {repeats}: {produced} turns")
             found["ingest worker"].append(_ingest(addresses, prefix, count))
-            for client in ("aiokafka", "confluent"):
-                found[f"bare {client} loop"].append(_bare(addresses, prefix, client, count))
+            for name, (client, sink) in LOOPS.items():
+                found[name].append(_loop(addresses, prefix, client, prefix + sink, count))
     report.rows = rows_of(found, count)
     report.targets.append(
         Target.at_least("turns/s of one ingest worker (median)", report.rows[0]["turns/s"].median, TURNS_S_MIN)
@@ -153,8 +159,7 @@ def journal_times(kafka: str, topic: str, count: int, *, pid: int, seconds_max: 
         consumer.close()
 
 
-def _bare(addresses: Addresses, prefix: str, client: str, count: int) -> tuple[float, float]:
-    sink = f"{prefix}feedback" if client == "aiokafka" else f"{prefix}requests"  # any topics of as many partitions
+def _loop(addresses: Addresses, prefix: str, client: str, sink: str, count: int) -> tuple[float, float]:
     arguments = ("infra.bench.loops", client, addresses.kafka, prefix + "turns", sink, str(count))
     with stacks.child(*arguments) as process:
         found = json.loads(stacks.read_line(process))

@@ -12,10 +12,10 @@ INTAKE = (
     "A broker of its own. For each of REPEATS repeats a fresh topic prefix gets TURNS turns of 100 owners in `turns` "
     "first; then one ingest worker (the role as deployed, in its process) is started and its rate is taken from the "
     "broker's record times in `journal`, from the first to the last record, so that start-up and group join do not "
-    "count. Then the same `turns` go through a bare aiokafka loop (ingest's clients, no Faust, no parsing) and a bare "
-    "confluent loop (librdkafka), each in a process of its own, timed from the first record read to the last "
-    "acknowledged. All with acks=all and up to 2,000 records in flight. turns/CPU-s: by the CPU time of the process "
-    "(of the worker from its first record on), which a busy machine doesn't lengthen."
+    "count. Then the same `turns` go through ingest's code in an aiokafka loop without Faust, a bare aiokafka loop "
+    "(no parsing either) and a bare confluent loop (librdkafka), each in a process of its own, timed from the first "
+    "record read to the last acknowledged. All with acks=all and up to 2,000 records in flight. turns/CPU-s: by the "
+    "CPU time of the process (of the worker from its first record on), which a busy machine doesn't lengthen."
 )
 FOLD = (
     "A made-up history (TURNS turns of OWNERS owners, each with a recorded int8 vector of 384 dimensions: two events "

@@ -133,6 +133,13 @@ class Postings:
         """Terms of each of the first ``size`` entries, ``(size,)`` int."""
         return self._lengths.view(size)
 
+    def adjacent(self, entries: Ints, mask: Mask) -> Ints:
+        """The visible neighbours before and after each of some entries, ``(2, k)``; -1: none."""
+        found = np.stack([column.view()[entries] for column in (self._previous, self._next)])
+        inside = (found >= 0) & (found < len(mask))
+        inside[inside] = mask[found[inside]]
+        return np.where(inside, found, -1)
+
     def neighbours(self, window: int, mask: Mask) -> list[Ints]:
         """Maps ``(n,)`` from each entry to its visible neighbour at distance 1, 1, 2, 2, …; -1: none."""
         size = len(mask)
@@ -168,9 +175,39 @@ class Window:
     weight: float = 0.65
 
 
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """BM25+ of each entry of a segment, ``(n,)``, and how much of the query it holds itself, ``(n,)``.
+
+    ``overlap`` is Σ_t c(t, q) · ln((N + 1) / df) over the query's terms in the entry, what neighbours lend left out;
+    None where it was not asked for.
+    """
+
+    score: Floats
+    overlap: Floats | None
+
+
 def scores(
     terms: Sequence[str], segments: Sequence[Segment], parameters: Parameters, window: Window | None = None
 ) -> list[Floats]:
+    """BM25+ of a query for every entry of several segments: the scores of ``search``.
+
+    >>> postings = Postings()
+    >>> _ = postings.add(["cat"])
+    >>> scores(["dog"], [Segment(postings, np.array([True]))], Parameters())[0].tolist()
+    [0.0]
+    """
+    return [scored.score for scored in search(terms, segments, parameters, window)]
+
+
+def search(
+    terms: Sequence[str],
+    segments: Sequence[Segment],
+    parameters: Parameters,
+    window: Window | None = None,
+    *,
+    overlap: bool = False,
+) -> list[Scored]:
     """BM25+ of a query for every entry of several segments, as if they were one collection.
 
     Parameters
@@ -182,11 +219,13 @@ def scores(
     parameters : Parameters
     window : Window, optional
         Score each entry together with its neighbours in its conversation.
+    overlap : bool
+        Tell as well how much of the query each entry holds itself.
 
     Returns
     -------
-    list of (n,) float64
-        One array a segment; 0 where nothing matches or the entry is invisible.
+    list of Scored
+        One a segment; 0 where nothing matches or the entry is invisible.
 
     Notes
     -----
@@ -196,16 +235,16 @@ def scores(
     >>> for text in ("cat sat", "dog sat", "bird flew far away"):
     ...     _ = postings.add(text.split())
     >>> segment = Segment(postings, np.array([True, True, True]))
-    >>> [round(score, 3) for score in scores(["sat"], [segment], Parameters())[0].tolist()]
+    >>> [round(score, 3) for score in search(["sat"], [segment], Parameters())[0].score.tolist()]
     [1.465, 1.465, 0.0]
-    >>> scores(["cat"], [Segment(postings, np.array([False, True]))], Parameters())[0].tolist()
+    >>> search(["cat"], [Segment(postings, np.array([False, True]))], Parameters())[0].score.tolist()
     [0.0, 0.0]
     """
     views = [_View(segment, window) for segment in segments]
     total = sum(view.visible for view in views)
     length = sum(view.length for view in views)
     if not total or not length:
-        return [view.score for view in views]
+        return [Scored(view.score, np.zeros(len(view.score)) if overlap else None) for view in views]
     for view in views:
         relative = view.lengths * (total / length)
         view.saturation = parameters.k1 * (1 - parameters.b + parameters.b * relative)
@@ -225,7 +264,15 @@ def scores(
             tf, saturation = match.frequencies, view.saturation[match.entries]
             gain = (parameters.k1 + 1) * tf / (saturation + tf) + parameters.delta
             view.score += np.bincount(match.entries, weights=idf[match.terms] * gain, minlength=len(view.score))
-    return [view.score for view in views]
+    overlaps: list[Floats] | list[None] = [None] * len(views)
+    if overlap:
+        held = sum(np.bincount(own.terms, minlength=len(kept)) for own in postings)
+        worth = term_weights * np.log((total + 1) / np.maximum(held, 1))
+        overlaps = [
+            np.bincount(own.entries, weights=worth[own.terms], minlength=len(view.score))
+            for view, own in zip(views, postings, strict=True)
+        ]
+    return [Scored(view.score, held) for view, held in zip(views, overlaps, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

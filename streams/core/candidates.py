@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,14 +75,19 @@ class Found:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-def parts_of(columns: dict[str, npt.NDArray[np.float64] | None], index: int) -> dict[str, float]:
-    """Row ``index`` of the columns that there are, rounded to 1e-6.
+def parts_of(
+    columns: Mapping[str, npt.NDArray[np.float64] | None], rows: npt.NDArray[np.int64]
+) -> list[dict[str, float]]:
+    """Some rows of the columns that there are, rounded to 1e-6; a NaN is a component that a row doesn't have.
 
-    >>> parts_of({"vector": np.array([0.12345678]), "bm25": None}, 0)
-    {'vector': 0.123457}
+    >>> parts_of({"vector": np.array([0.12345678, np.nan]), "bm25": None, "z": np.ones(2)}, np.array([1, 0]))
+    [{'z': 1.0}, {'vector': 0.123457, 'z': 1.0}]
     """
-    return {
-        name: round(float(column[index]), SCORE_DECIMALS) + 0.0
-        for name, column in columns.items()
-        if column is not None
-    }
+    there = {name: column for name, column in columns.items() if column is not None}
+    if not there or not len(rows):
+        return [{} for _ in rows]
+    table = np.round(np.stack([column[rows] for column in there.values()], axis=1), SCORE_DECIMALS) + 0.0
+    return [
+        {name: value for name, value in zip(there, values, strict=True) if value == value}  # noqa: PLR0124
+        for values in table.tolist()
+    ]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streams.core import bm25, fusion, temporal, text
+from streams.core import bm25, fusion, temporal, text, timephrases
 from streams.core.candidates import Candidate, Found, RecallQuery, parts_of
 from streams.core.settings import ExperienceSettings, Settings
 from streams.core.vectors import Vectors
@@ -33,6 +33,10 @@ CORRECTION_SCORE_MIN = 0.25
 """A correction of a turn answers the same questions as that turn: one that scores below this part of it is none."""
 CORRECTION_POOL = 50
 """Best candidates that are compared with each other: what ranks below is not shown."""
+CORRECTION_OVERLAP_MIN = 0.3
+"""Part of the query's words (by weight) that an older turn holds which a newer one has to hold to be its correction:
+between a question that quotes the old value (0.37 of "is my flat in Beijing?") and one that repeats a rare word that
+only the old turn has (0.1)."""
 NAMES_MAX = 32
 """Participants whose names count; a conversation has two."""
 SAMPLE = 256
@@ -71,7 +75,19 @@ class TurnView:
 class Experience:
     """Index of one owner's turns."""
 
-    __slots__ = ("_by_id", "_entries", "_names", "_postings", "_rounds", "_session_last", "_turns", "_vectors")
+    __slots__ = (
+        "_asking",
+        "_by_id",
+        "_dated",
+        "_entries",
+        "_names",
+        "_postings",
+        "_rounds",
+        "_session_last",
+        "_spans",
+        "_turns",
+        "_vectors",
+    )
 
     def __init__(self) -> None:
         self._turns: list[TurnView] = []
@@ -80,6 +96,9 @@ class Experience:
         self._session_last: dict[str, int] = {}
         self._entries = Entries()
         self._rounds = Column(np.int64)
+        self._asking = Column(np.bool_)
+        self._dated = Column(np.bool_)
+        self._spans: dict[int, tuple[timephrases.Span, ...]] = {}
         self._postings = bm25.Postings()
         self._vectors = _Embedded()
 
@@ -127,6 +146,11 @@ class Experience:
         if turn.name:
             self._names.setdefault(turn.name, turn.offset)
         self._rounds.append(turn.round)
+        self._asking.append(text.is_question(turn.text))
+        self._dated.append(timephrases.mentions_time(turn.text))
+        spans = timephrases.spans(turn.text, turn.occurred_ms, timephrases.zone_minutes(turn.occurred_at))
+        if spans:
+            self._spans[index] = spans
         self._vectors.expect()
         previous = self._session_last.get(turn.session_id, -1)
         self._session_last[turn.session_id] = index
@@ -221,7 +245,10 @@ class Experience:
         # The window ends with the owner's latest turn, not with today: somebody who comes back after a year is known.
         latest_ms = min(query.now_ms, int(times[mask].max())) if mask.any() else query.now_ms
         recent = times >= latest_ms - chosen.window_days * temporal.MS_PER_DAY
-        notes: dict[str, Any] = {"outside_window": int(np.count_nonzero(mask & ~recent))}
+        notes: dict[str, Any] = {
+            "outside_window": int(np.count_nonzero(mask & ~recent)),
+            "window_days": chosen.window_days,
+        }
         mask &= recent
         visible = int(np.count_nonzero(mask))
         scored = self._scored(query, chosen, mask, cut, notes)
@@ -230,7 +257,10 @@ class Experience:
         ids, score, columns = scored
         best = fusion.order(score, self._entries.added[ids], ids)[:count]
         candidates = [
-            self._candidate(int(ids[row]), round(float(score[row]), 6), parts_of(columns, row)) for row in best
+            self._candidate(index, round(value, 6), parts)
+            for index, value, parts in zip(
+                ids[best].tolist(), score[best].tolist(), parts_of(columns, best), strict=True
+            )
         ]
         return Found(candidates=candidates, considered=visible, notes=notes)
 
@@ -242,80 +272,112 @@ class Experience:
         vector = query.vector if chosen.use_vectors and self._vectors.vectors.fits(query.vector) else None
         vector = vector if owned.any() else None
         # Without vectors words decide, also where a preset would leave them out: better than no memory at all.
-        words = np.zeros(len(mask))
+        words = overlap = np.zeros(len(mask))
         if chosen.use_bm25 or vector is None:
-            words = self._words(query.text, chosen, mask)
+            words, overlap = self._words(query.text, chosen, mask)
         notes["engines"] = [*(["bm25"] if words.any() else []), *(["vectors"] if vector is not None else [])]
         lists = [fusion.top(words, chosen.pool)]
         if vector is not None:
             lists.append(owners[self._vectors.vectors.nearest(vector, chosen.pool, owned)[0]])
-        ids = np.unique(np.concatenate(lists))
+        spans = self._asked_spans(query, chosen, mask)
+        if spans:
+            notes["time_phrases"] = [span.phrase for span in spans]
+        ids = np.unique(np.concatenate([*lists, self._inside(spans, words, mask, chosen.pool)]))
+        notes["not_near_enough"] = int(np.count_nonzero(mask)) - len(ids)
         if not len(ids):
             return None
-        cosines = population = None
+        pool = _Pool(ids, lists, words, mask, spans)
+        columns: dict[str, Floats | None] = {}
+        vector_ids = self._vectors.ids(ids, len(owners))
         seen = np.flatnonzero(owned)
         sample = seen[:: max(1, -(-len(seen) // SAMPLE))]
-        vector_ids = self._vectors.ids(ids, len(owners))
         if vector is not None:
-            cosines = self._vectors.cosines(vector, vector_ids)
-            population = self._vectors.cosines(vector, sample)
-        base, columns = self._fused(query, chosen, ids, lists, words, mask, cosines, population)
+            columns |= self._near(vector, ids, mask, len(owners), sample, lending=chosen.neighbour_weight > 0)
+        columns["bm25"] = words[ids] if words.any() else None
+        base = self._fused(query, chosen, pool, columns)
         score, weights = self._timed(query, chosen, ids, base)
         columns |= weights
         if chosen.temporal and chosen.correction_similarity < 1 and vector is not None:
-            lifted = self._corrected(ids, score, vector_ids, sample, chosen.correction_similarity)
+            lifted = self._corrected(ids, score, vector_ids, sample, chosen.correction_similarity, overlap[ids])
             columns["correction"] = lifted - score
             score = lifted
         return ids, score, columns
 
-    def _words(self, query: str, chosen: ExperienceSettings, mask: Mask) -> Floats:
+    def _words(self, query: str, chosen: ExperienceSettings, mask: Mask) -> tuple[Floats, Floats]:
+        """BM25+ of every turn with its neighbours, and how much of the query each holds itself."""
         terms = text.query_tokens(query)
         if not terms:
-            return np.zeros(len(mask))
-        return bm25.scores(
+            return np.zeros(len(mask)), np.zeros(len(mask))
+        found = bm25.search(
             terms,
             [bm25.Segment(self._postings, mask)],
             bm25.Parameters(k1=chosen.k1, b=chosen.b, delta=chosen.delta),
             bm25.Window(reach=chosen.window_turns, weight=chosen.window_weight),
+            overlap=True,
         )[0]
+        return found.score, found.score if found.overlap is None else found.overlap
+
+    def _asked_spans(self, query: RecallQuery, chosen: ExperienceSettings, mask: Mask) -> tuple[timephrases.Span, ...]:
+        """Times that the query names, in the zone of the newest turn."""
+        if not chosen.bonus_time or not mask.any():
+            return ()
+        newest = self._turns[int(np.flatnonzero(mask)[-1])]
+        asked = query.text[: text.QUERY_CHARACTERS_MAX]
+        return timephrases.spans(asked, query.now_ms, timephrases.zone_minutes(newest.occurred_at))
+
+    def _inside(self, spans: tuple[timephrases.Span, ...], words: Floats, mask: Mask, count: int) -> Ints:
+        """Turns of the times that are asked for; of very many those that match, then the newest."""
+        if not spans:
+            return _NONE
+        times = self._entries.event_ms[: len(mask)]
+        inside = np.zeros(len(mask), dtype=bool)
+        for span in spans:
+            inside |= (times >= span.start_ms) & (times < span.end_ms)
+        ids = np.flatnonzero(inside & mask)
+        return ids[np.lexsort((-ids, -np.round(words[ids], fusion.SCORE_DECIMALS)))][:count]
+
+    def _near(
+        self, vector: npt.NDArray[np.int8], ids: Ints, mask: Mask, arrived: int, sample: Ints, *, lending: bool
+    ) -> dict[str, Floats | None]:
+        """Cosines of the pool, standardised, and those that the turns before and after lend."""
+        adjacent = self._postings.adjacent(ids, mask) if lending else np.empty((0, len(ids)), dtype=np.int64)
+        wanted = np.unique(np.concatenate([ids, adjacent[adjacent >= 0]]))
+        cosines = self._vectors.cosines(vector, self._vectors.ids(wanted, arrived))
+        standard = fusion.z_scores(cosines, self._vectors.cosines(vector, sample))
+        own = np.searchsorted(wanted, ids)
+        columns: dict[str, Floats | None] = {"vector": cosines[own], "z_vector": standard[own]}
+        if lending:
+            # Nobody there, or no vector yet: average.
+            lent = np.append(np.nan_to_num(standard, nan=0.0), 0.0)
+            places = np.where(adjacent >= 0, np.searchsorted(wanted, adjacent), len(wanted))
+            columns["z_neighbours"] = (lent[places[0]] + lent[places[1]]) / 2
+        return columns
 
     def _fused(
-        self,
-        query: RecallQuery,
-        chosen: ExperienceSettings,
-        ids: Ints,
-        lists: list[Ints],
-        words: Floats,
-        mask: Mask,
-        cosines: Floats | None,
-        population: Floats | None,
-    ) -> tuple[Floats, dict[str, Floats | None]]:
-        """s' of the pool, biases included, and its components."""
-        columns: dict[str, Floats | None] = {
-            "vector": None if cosines is None else np.nan_to_num(cosines, nan=0.0),
-            "bm25": words[ids] if words.any() else None,
-        }
+        self, query: RecallQuery, chosen: ExperienceSettings, pool: _Pool, columns: dict[str, Floats | None]
+    ) -> Floats:
+        """s' of the pool, biases included; its components are added to the columns."""
+        ids, cosines = pool.ids, columns.get("vector")
         if chosen.fusion == "cosine" and cosines is not None:
             base = np.clip(np.nan_to_num(cosines, nan=0.0), 0.0, 1.0)
         elif chosen.fusion == "rrf":
-            columns["rrf"] = ranked = fusion.rrf(lists, ids, chosen.k_rrf)
+            columns["rrf"] = ranked = fusion.rrf(pool.lists, ids, chosen.k_rrf)
             base = fusion.norm(ranked)
         else:
             z, background = np.zeros(len(ids)), 0.0
-            if words.any():
-                of_words = fusion.z_scores(np.append(words[ids], 0.0), words[mask])
+            if columns.get("bm25") is not None:
+                of_words = fusion.z_scores(np.append(pool.words[ids], 0.0), pool.words[pool.mask])
                 columns["z_bm25"] = of_words[:-1]
                 z += chosen.bm25_weight * of_words[:-1]
                 background = chosen.bm25_weight * float(of_words[-1])
-            if cosines is not None and population is not None:
-                # A turn that is not embedded yet counts as average, not as irrelevant.
-                columns["z_vector"] = of_vectors = np.nan_to_num(fusion.z_scores(cosines, population), nan=0.0)
-                z += chosen.vector_weight * of_vectors
-            speakers = text.named(query.text, query.names) if chosen.bonus_speaker else frozenset()
-            if speakers:
-                spoke = np.array([self._turns[index].name in speakers for index in ids.tolist()])
-                columns["bonus_speaker"] = bonus = chosen.bonus_speaker * spoke
-                z += bonus
+            for name, weight in (("z_vector", chosen.vector_weight), ("z_neighbours", chosen.neighbour_weight)):
+                column = columns.get(name)
+                if column is not None:
+                    # A turn that is not embedded yet counts as average, not as irrelevant.
+                    z += weight * np.nan_to_num(column, nan=0.0)
+            for name, column in self._cues(query, chosen, pool).items():
+                columns[name] = column
+                z += column
             columns["z"] = z
             base = fusion.above_background(z, background)
         columns["base"] = base
@@ -328,7 +390,28 @@ class Experience:
         for bias in ("b_session", "b_user", "b_character"):
             column = columns.get(bias)
             base = base if column is None else base + column
-        return base, columns
+        return base
+
+    def _cues(self, query: RecallQuery, chosen: ExperienceSettings, pool: _Pool) -> dict[str, Floats]:
+        """What the kind of question and the kind of turn add to the z-sum."""
+        cues: dict[str, Floats] = {}
+        ids = pool.ids
+        speakers = text.named(query.text, query.names) if chosen.bonus_speaker else frozenset()
+        if speakers:
+            spoke = np.array([self._turns[index].name in speakers for index in ids.tolist()])
+            cues["bonus_speaker"] = chosen.bonus_speaker * spoke
+        if chosen.malus_question:
+            cues["malus_question"] = -chosen.malus_question * self._asking.view()[ids]
+        if chosen.bonus_when and timephrases.asks_when(query.text):
+            cues["bonus_when"] = chosen.bonus_when * self._dated.view()[ids]
+        if pool.spans:
+            cues["time_match"] = chosen.bonus_time * np.array([self._of_time(i, pool.spans) for i in ids.tolist()])
+        return cues
+
+    def _of_time(self, index: int, spans: tuple[timephrases.Span, ...]) -> bool:
+        """Whether a turn was said at, or speaks of, one of some times."""
+        said_ms, told = self._turns[index].occurred_ms, self._spans.get(index, ())
+        return any(span.holds(said_ms) or any(span.means(other) for other in told) for span in spans)
 
     def _timed(
         self, query: RecallQuery, chosen: ExperienceSettings, ids: Ints, base: Floats
@@ -341,8 +424,13 @@ class Experience:
         weight = temporal.floored(w_round * w_clock, chosen.floor)
         return base * weight, {"w_round": w_round, "w_clock": w_clock, "w": weight}
 
-    def _corrected(self, ids: Ints, score: Floats, vector_ids: Ints, sample: Ints, similarity: float) -> Floats:
+    def _corrected(
+        self, ids: Ints, score: Floats, vector_ids: Ints, sample: Ints, similarity: float, overlap: Floats
+    ) -> Floats:
         """Scores in which no turn ranks above a newer one of the same speaker that says nearly the same.
+
+        The newer has to hold the query's words too (``overlap``): a question that repeats a rare word of a turn asks
+        for that turn, not for later ones that look like it.
 
         Ids ascend with the log, so one pass from old to new carries a score along a chain of corrections.
         """
@@ -355,6 +443,7 @@ class Experience:
         speakers = np.array([self._turns[index].speaker == "user" for index in ids[best].tolist()])
         alike &= speakers[:, None] == speakers[None, :]
         near = score[best][:, None] >= CORRECTION_SCORE_MIN * score[best][None, :]
+        near &= overlap[best][:, None] >= CORRECTION_OVERLAP_MIN * overlap[best][None, :]
         for newer, older in np.argwhere(np.tril(alike & near, -1)).tolist():
             lifted[best[newer]] = max(lifted[best[newer]], lifted[best[older]])
         return lifted
@@ -376,6 +465,17 @@ class Experience:
             turn_id=turn.turn_id,
             round=turn.round,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """What one search scores: turns (ascending), the engines' lists, words of all turns, times that are asked for."""
+
+    ids: Ints
+    lists: list[Ints]
+    words: Floats
+    mask: Mask
+    spans: tuple[timephrases.Span, ...]
 
 
 class _Embedded:
@@ -436,6 +536,7 @@ class _Embedded:
         return out
 
 
+_NONE: Ints = np.empty(0, dtype=np.int64)
 _MONTH_NAMES = "January February March April May June July August September October November December"
 _MONTHS = _MONTH_NAMES.split()
 

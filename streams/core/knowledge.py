@@ -241,8 +241,9 @@ def _scored(
         for name, weight in (("vector", chosen.vector_weight), ("bm25", chosen.bm25_weight)):
             column = columns[name]
             if column is not None:
-                columns[f"z_{name}"] = standard = fusion.z_scores(column, column)
-                z += weight * standard
+                columns[f"z_{name}"] = standard = fusion.z_scores(column, column[~np.isnan(column)])
+                # A child without a vector counts as average, not as irrelevant.
+                z += weight * np.nan_to_num(standard, nan=0.0)
         columns["z"] = z
         base = fusion.norm(z)
     columns["base"] = base
@@ -272,8 +273,8 @@ def _merged(near: list[tuple[Ints, Ints]], pool: int) -> Ints:
 
 
 def _cosines(vector: npt.NDArray[np.int8], scopes: list[_Scope], ids: Ints) -> Floats:
-    """Cosine of the query and each child; 0 for children without a vector."""
-    out = np.zeros(len(ids))
+    """Cosine of the query and each child; NaN for children without a vector."""
+    out = np.full(len(ids), np.nan)
     for scope in scopes:
         if not scope.segment.vectors.fits(vector) or not len(scope.segment.vectors):
             continue
@@ -328,22 +329,25 @@ def _candidates(
 ) -> list[Candidate]:
     offsets = _gathered(scopes, ids, lambda segment: segment.entries.added)
     numbers = _gathered(scopes, ids, lambda segment: segment.parent_of.view())
-    best: dict[tuple[bool, int], Candidate] = {}
+    # The best child of each parent, best first.
+    best: dict[tuple[bool, int], int] = {}
     for row in fusion.order(score, offsets, ids).tolist():
-        mine = len(scopes) > 1 and int(ids[row]) >= scopes[-1].start
-        segment, number = scopes[-1 if mine else 0].segment, int(numbers[row])
-        key = (mine, number)
+        key = (len(scopes) > 1 and int(ids[row]) >= scopes[-1].start, int(numbers[row]))
         if key in best:
             continue
         if count is not None and len(best) >= count:
             break
-        parent = segment.parents[number]
-        best[key] = Candidate(
+        best[key] = row
+    rows = np.fromiter(best.values(), dtype=np.int64, count=len(best))
+    candidates = []
+    for (mine, number), row, parts in zip(best, rows.tolist(), parts_of(columns, rows), strict=True):
+        parent = scopes[-1 if mine else 0].segment.parents[number]
+        candidate = Candidate(
             id=f"{parent.revision.revision_id}:{parent.index}",
             path="knowledge",
             text=parent.text,
             score=round(float(score[row]), 6),
-            parts=parts_of(columns, row),
+            parts=parts,
             offset=parent.offset,
             occurred_at=parent.revision.occurred_at,
             occurred_ms=parent.event_ms,
@@ -351,4 +355,5 @@ def _candidates(
             document_id=parent.document_id,
             title=parent.revision.title,
         )
-    return list(best.values())
+        candidates.append(candidate)
+    return candidates

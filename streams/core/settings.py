@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 from streams.core.prompts import VERSION as PROMPTS_VERSION
 
 DEFAULT_PRESET = "balanced"
-CORE_VERSION = 1
+CORE_VERSION = 2
 """Raised when the same settings would give another answer: a new formula, tokenizer or tie rule."""
 
 
@@ -78,6 +78,14 @@ class ExperienceSettings(PathSettings):
     fusion: str = _choice("zsum", "rrf", "cosine")
     bonus_speaker: float = _number(0, 10)
     """Added to the z-sum of turns whose speaker the query names."""
+    bonus_time: float = _number(0, 10)
+    """Added to the z-sum of turns that were said at, or speak of, a time that the query names."""
+    bonus_when: float = _number(0, 10)
+    """Added to the z-sum of turns that say a time, where the query asks for one."""
+    malus_question: float = _number(0, 10)
+    """Taken from the z-sum of turns that are questions themselves: the evidence stands in answers."""
+    neighbour_weight: float = _number(0, 100)
+    """Of the mean standardised cosine of the turns before and after."""
     window_turns: int = _number(0, 5)
     """Turns on either side that lend a turn their words."""
     window_weight: float = _number(0, 1)

@@ -28,7 +28,11 @@ class TestScheduledLog(LogContract):
     @pytest.fixture
     async def subject(self) -> LogSubject:
         loop = asyncio.get_running_loop()
-        log = InProcessLog(ManualClock().port, {"t": 4}, schedule=lambda step: loop.call_soon(step) and None)
+
+        def schedule(step: Callable[[], None]) -> None:
+            loop.call_soon(step)
+
+        log = InProcessLog(ManualClock().port, {"t": 4}, schedule=schedule)
 
         async def read(topic: str, partition: int) -> list:
             return log.read(topic, partition)

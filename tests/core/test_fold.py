@@ -30,7 +30,23 @@ from tests import builders
 
 EMBEDDER = HashEmbedder()
 OWNERS = (("u", "lin"), ("u/lin", "x"), ("u", "lin/x"), ("U", "lin"), ("ｕ", "lin"), ("u1", "lin"), ("u", "lin "))
-WORDS = "river bicycle 馄饨 上海 guitar 雨伞 museum ginger 火车 昨天 moved to Lisbon my cat".split()
+WORDS = [
+    "river",
+    "bicycle",
+    "馄饨",
+    "上海",
+    "guitar",
+    "雨伞",
+    "museum",
+    "ginger",
+    "火车",
+    "昨天",
+    "moved",
+    "to",
+    "Lisbon",
+    "my",
+    "cat",
+]
 PRESETS = ("balanced", "arpm", "no_bm25", "no_vectors", "no_temporal", "dialogue_only")
 
 

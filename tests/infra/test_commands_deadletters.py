@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.ports import Outgoing, Record
-from infra import cli, commands_deadletters
-from infra.commands_deadletters import retry_headers
+from infra import cli, deadletters
+from infra.deadletters import retry_headers
 from infra.stack_options import StackError, UsageError
 from schemas.codec import encode
 from schemas.deadletters import Cause, DeadLetter
@@ -103,8 +103,8 @@ def broker(monkeypatch, tmp_path):
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setattr(Reader, "broker", made, raising=False)
     monkeypatch.setattr(Log, "broker", made, raising=False)
-    monkeypatch.setattr(commands_deadletters, "LogReader", Reader)
-    monkeypatch.setattr(commands_deadletters, "KafkaLog", Log)
+    monkeypatch.setattr(deadletters, "LogReader", Reader)
+    monkeypatch.setattr(deadletters, "KafkaLog", Log)
     return made
 
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -53,7 +54,22 @@ NONSENSE = (
     b'\xff\xfe{"a": 1}',
     b"[" * 10_000,
 )
-WORDS = "river bicycle lantern 馄饨 上海 guitar 雨伞 museum ginger 火车 garden violin 月亮 harbour".split()
+WORDS = [
+    "river",
+    "bicycle",
+    "lantern",
+    "馄饨",
+    "上海",
+    "guitar",
+    "雨伞",
+    "museum",
+    "ginger",
+    "火车",
+    "garden",
+    "violin",
+    "月亮",
+    "harbour",
+]
 
 
 @dataclass(slots=True)
@@ -153,7 +169,7 @@ class History:
                 place = None if keyed else rng.randrange(PARTITIONS)
                 future = await self._send("turns", post, owner_key(*owner), place)
                 waiting.append(future)
-                future.add_done_callback(lambda done, post=post: self.known.turns.append(post))
+                future.add_done_callback(partial(self._posted, post))
             if keyed:
                 self.known.ordered[owner].append(turn["turn_id"])
             if rng.random() < 0.2:
@@ -163,6 +179,9 @@ class History:
                 await (await self._send("feedback", feedback, owner_key(*owner)))
                 self.known.feedback.append(feedback)
         await asyncio.gather(*waiting)
+
+    def _posted(self, turn: dict[str, Any], _: asyncio.Future[Any]) -> None:
+        self.known.turns.append(turn)
 
     async def _ask(self, owner: tuple[str, str]) -> None:
         for _ in range(self.rng.randint(1, 5)):
@@ -244,13 +263,15 @@ class History:
         rng, world = self.rng, self.world
         until = world.loop.time() + TALK_S
         while world.loop.time() < until:
-            await asyncio.sleep(rng.expovariate(0.4))
+            await asyncio.sleep(rng.expovariate(0.5))
             group = rng.choice(world.groups)
             alive = [member for member in group.members if member.alive]
-            kind = rng.choice(["crash", "crash", "rebalance", "stale", "away", "grow", "log", "slow"])
+            kind = rng.choice(["crash", "kill", "kill", "rebalance", "stale", "away", "grow", "log", "slow"])
             world.note(f"chaos: {kind}")
             if kind == "crash" and alive:
                 rng.choice(alive).crash()
+            elif kind == "kill":
+                await self._kill_while_writing()
             elif kind == "rebalance":
                 group.rebalance()
             elif kind == "stale" and alive:
@@ -258,7 +279,7 @@ class History:
                     group.add()
                 group.rebalance(stale=rng.choice(alive))
             elif kind == "away":
-                target = rng.choice([world.embedder, world.warehouse])
+                target: Any = rng.choice([world.embedder, world.warehouse])
                 target.away = True
                 world.loop.call_later(rng.uniform(0.1, 15), _back, target)
             elif kind == "grow" and len(alive) < 3:
@@ -270,6 +291,16 @@ class History:
             elif kind == "slow":
                 world.slow = rng.choice([0.2, 1.0, 5.0])
         world.slow = 1.0
+
+    async def _kill_while_writing(self) -> None:
+        """``kill -9`` at the worst moment: something is handed over and not written yet."""
+        world = self.world
+        for _ in range(200):
+            busy = [member for group in world.groups for member in group.members if member.log.pending]
+            if busy:
+                self.rng.choice(busy).crash()
+                return
+            await asyncio.sleep(0.01)
 
     async def _settle(self) -> None:
         """Wait until nothing is left to do."""

@@ -15,7 +15,7 @@ import structlog
 from tests.simulation.history import History, run
 from tests.simulation.verifier import verify
 
-SEEDS_DEFAULT = 40
+SEEDS_DEFAULT = 100
 
 
 def _seeds() -> range:

@@ -141,7 +141,9 @@ async def test_largest_correlation_id_is_returned() -> None:
     assert reply["status"] == "ok"
 
 
-async def test_answer_that_no_record_can_hold_is_an_error_that_says_what_to_do(monkeypatch) -> None:
+async def test_answer_that_no_record_can_hold_is_an_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("streams.requests.REPLY_BYTES_MAX", 100_000)
     stage = Stage()
     for number in range(40):

@@ -62,7 +62,7 @@ async def test_offset_is_stored_only_after_the_rows_before_it() -> None:
         order.append(table)
         await insert(table, *rest)  # type: ignore[arg-type]
 
-    warehouse.insert = noted  # type: ignore[method-assign]
+    warehouse.insert = noted  # type: ignore[method-assign, assignment]
     _add(warehousing, 0)
     await warehousing.flush()
     assert order == ["turns_rows", "kafka_offsets"]
