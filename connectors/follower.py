@@ -62,6 +62,9 @@ class LogFollower:
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
         self._followed: dict[int, Followed] = {}
+        """What the loop asked for last."""
+        self._assigned: dict[int, Followed] = {}
+        """What the polling thread reads; changed by that thread only, between two polls."""
         self._commands: deque[Callable[[], None]] = deque()
         self._stopping = threading.Event()
         self._consumer = Consumer(
@@ -86,7 +89,7 @@ class LogFollower:
         """Begin at an offset; await ``caught_up`` of what is returned to know that the past has been read."""
         followed = Followed(partition, start)
         self._followed[partition] = followed
-        self._commands.append(lambda: self._consumer.incremental_assign([TopicPartition(self.topic, partition, start)]))
+        self._commands.append(lambda: self._assign(followed))
         return followed
 
     def unfollow(self, partition: int) -> None:
@@ -95,7 +98,7 @@ class LogFollower:
         if followed is None:
             return
         followed.removed = True
-        self._commands.append(lambda: self._consumer.incremental_unassign([TopicPartition(self.topic, partition)]))
+        self._commands.append(lambda: self._unassign(partition))
 
     def end(self, partition: int) -> int | None:
         """Offset after the last record that the broker had when it was last heard; None: not heard yet."""
@@ -107,6 +110,16 @@ class LogFollower:
         self._stopping.set()
         await asyncio.to_thread(self._thread.join, 5.0)
 
+    # -- the polling thread -------------------------------------------------------------------------------------------
+
+    def _assign(self, followed: Followed) -> None:
+        self._assigned[followed.partition] = followed
+        self._consumer.incremental_assign([TopicPartition(self.topic, followed.partition, followed.start)])
+
+    def _unassign(self, partition: int) -> None:
+        del self._assigned[partition]
+        self._consumer.incremental_unassign([TopicPartition(self.topic, partition)])
+
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
@@ -115,7 +128,7 @@ class LogFollower:
                 batches = self._read()
                 for partition, batch in batches.items():
                     self._hand_over(partition, batch)
-        except (KafkaException, RuntimeError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - the thread's outermost loop: a log that is not followed must be said
             if not self._stopping.is_set():
                 self._report(error)
         finally:
@@ -132,8 +145,10 @@ class LogFollower:
         return batches
 
     def _hand_over(self, partition: int, messages: list[Any]) -> None:
-        followed = self._followed.get(partition)
-        if followed is None:
+        # Under the assignment that the batch was polled under: a partition that has left and come back since begins
+        # anew, and must not be given records from the middle.
+        followed = self._assigned.get(partition)
+        if followed is None or followed.removed:
             return
         records: list[Record] = []
         at_end = False

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from infra.bench import methods
-from infra.stack_options import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Benchmarks: ours beside something bare, in one run.")
 
@@ -32,6 +31,10 @@ EmbedderOption = Annotated[
     str | None, typer.Option("--embeddings", help="An endpoint's URL with /v1 [default: the bundled model, in process]")
 ]
 PresetsOption = Annotated[list[str] | None, typer.Option("--preset", help="Only this preset; may be given many times")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="The first preset once more, changed: experience.floor=0.5; may be given many times"),
+]
 
 
 def _end(report: Any, json: bool, check: bool) -> None:
@@ -50,13 +53,10 @@ def _embedder(url: str | None, cache: Path | None) -> Iterator[Any]:
         embedder.close()
 
 
-def _known(presets: list[str] | None) -> list[str]:
-    from streams.core.settings import presets as known
+def _variants(presets: list[str] | None, changed: list[str] | None) -> list[Any]:
+    from infra.bench.cores import variants
 
-    for name in presets or ():
-        if name not in known():
-            raise UsageError(f"unknown preset {name!r}; expected one of {', '.join(known())}")
-    return presets or []
+    return variants(presets or (), changed or ())
 
 
 @app.command(help=methods.ANSWER)
@@ -161,6 +161,7 @@ def recall(
     files: FilesArgument,
     split: Annotated[bool, typer.Option("--split", help="Figures of each conversation too")] = False,
     presets: PresetsOption = None,
+    changed: SetOption = None,
     others: Annotated[bool, typer.Option(help="BM25+, vectors, RRF and mem0 beside")] = True,
     embeddings: EmbedderOption = None,
     cache: CacheOption = None,
@@ -171,7 +172,11 @@ def recall(
     from infra.bench import recall as bench
 
     with _embedder(embeddings, cache) as embedder:
-        _end(bench.run(files, embedder=embedder, split=split, only=_known(presets), others=others), json, check)
+        _end(
+            bench.run(files, embedder=embedder, split=split, chosen=_variants(presets, changed), others=others),
+            json,
+            check,
+        )
 
 
 @app.command(help=methods.CORRECTIONS)
@@ -179,6 +184,7 @@ def corrections(
     cases: Annotated[int, typer.Option(min=1, help="Cases of each language")] = 56,
     seed: Annotated[int, typer.Option(help="Other cases")] = 1,
     presets: PresetsOption = None,
+    changed: SetOption = None,
     embeddings: EmbedderOption = None,
     cache: CacheOption = None,
     json: JsonOption = False,
@@ -188,7 +194,7 @@ def corrections(
     from infra.bench import corrections as bench
 
     with _embedder(embeddings, cache) as embedder:
-        _end(bench.run(embedder=embedder, count=cases, only=_known(presets), seed=seed), json, check)
+        _end(bench.run(embedder=embedder, count=cases, chosen=_variants(presets, changed), seed=seed), json, check)
 
 
 @app.command(help=methods.NOISE)
@@ -197,9 +203,10 @@ def noise(
     ratios: Annotated[
         list[float] | None, typer.Option("--ratio", help="Characters of noise for one planted [default: 5, 200]")
     ] = None,
-    embed_max: Annotated[int, typer.Option(min=0, help="Passages of the noise that are embedded")] = 1000,
+    embed_max: Annotated[int, typer.Option(min=0, help="Passages of the noise that are embedded")] = 300,
     noise_turns: Annotated[int, typer.Option(min=0, help="Turns of the dialogue that are noise, at most")] = 5000,
     presets: PresetsOption = None,
+    changed: SetOption = None,
     embeddings: EmbedderOption = None,
     cache: CacheOption = None,
     json: JsonOption = False,
@@ -215,7 +222,7 @@ def noise(
             ratios=ratios or [5.0, 200.0],
             embed_max=embed_max,
             turns_max=noise_turns,
-            only=_known(presets),
+            chosen=_variants(presets, changed),
         )
         _end(report, json, check)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from infra.bench.embedded import CachedEmbedder
+from infra.stack_options import UsageError
 from schemas.codec import JournalEvent
 from schemas.documents import Child, DocumentChunked, Parent
 from schemas.envelope import derived_id, instant_ms
@@ -21,12 +24,61 @@ from streams.core import chunking, ranking
 from streams.core.answer import answer, moment_of, names_at
 from streams.core.conversation import JournalState
 from streams.core.library import LibraryState
-from streams.core.settings import resolve
+from streams.core.settings import BadSetting, presets, resolve
 
 EMBEDDER = "bench"
 ROLE = "lin"
 
 Int8 = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to recall: a preset, with settings changed or not."""
+
+    name: str
+    preset: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+def variants(only: Sequence[str] = (), changed: Sequence[str] = ()) -> list[Variant]:
+    """The presets named (none: all), and the first of them once more with settings changed.
+
+    Parameters
+    ----------
+    changed : sequence of str
+        ``experience.floor=0.5``; JSON values.
+
+    Raises
+    ------
+    UsageError
+        An unknown preset or setting, or a value out of its range.
+
+    >>> [found.name for found in variants(["arpm"], ["experience.floor=0.5"])]
+    ['arpm', 'arpm experience.floor=0.5']
+    """
+    known = presets()
+    for name in only:
+        if name not in known:
+            raise UsageError(f"unknown preset {name!r}; expected one of {', '.join(known)}")
+    found = [Variant(name, name) for name in known if not only or name in only]
+    if changed:
+        overrides = dict(_setting(text) for text in changed)
+        base = found[0].preset
+        try:
+            resolve(base, overrides)
+        except BadSetting as error:
+            raise UsageError(str(error)) from error
+        found.append(Variant(f"{base} {' '.join(changed)}", base, overrides))
+    return found
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, _, value = text.partition("=")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
 
 
 @dataclass(slots=True)
@@ -123,13 +175,14 @@ class Core:
         now: str,
         embedder: CachedEmbedder,
         *,
-        preset: str | None = None,
+        variant: Variant | None = None,
         limits: Limits | None = None,
         kind: str = "recall",
         as_of: AsOf | None = None,
         session_id: str | None = None,
     ) -> tuple[Reply, float]:
         """The reply of the pure core and the seconds that it took, the query's embedding left out."""
+        chosen = variant or Variant("balanced", "balanced")
         request = Request(
             request_id="q",
             kind="assemble" if kind == "assemble" else "recall",
@@ -137,12 +190,13 @@ class Core:
             role_id=ROLE,
             query=query,
             now=now,
-            preset=preset,
+            preset=chosen.preset,
+            set=dict(chosen.overrides) or None,
             limits=limits,
             as_of=as_of,
             session_id=session_id,
         )
-        settings = resolve(preset)
+        settings = resolve(chosen.preset, chosen.overrides)
         begun = time.perf_counter()
         moment = moment_of(self.journal, self.library, request, instant_ms(now))
         names = names_at(self.journal, request, moment)

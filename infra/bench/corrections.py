@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from infra.bench.cores import Core, turn_ids
+from infra.bench.cores import Core, Variant, turn_ids
 from infra.bench.embedded import CachedEmbedder
 from infra.bench.report import Report, Target, say
 from schemas.recalls import AsOf, Limits, Reply
-from streams.core.settings import presets
 
 TARGET = 0.97
 PRESET = "balanced"
@@ -131,15 +130,15 @@ def build(core: Core, case: Case, embedder: CachedEmbedder) -> None:
         core.embed(embedder)
 
 
-def judge(core: Core, case: Case, preset: str, embedder: CachedEmbedder) -> Outcome:
+def judge(core: Core, case: Case, variant: Variant, embedder: CachedEmbedder) -> Outcome:
     """Ask now, and as of before each correction."""
     statements = case.statements
-    reply = _ask(core, case, preset, embedder, case.lines[-1].at + dt.timedelta(days=1), None)
+    reply = _ask(core, case, variant, embedder, case.lines[-1].at + dt.timedelta(days=1), None)
     ranks = _ranks(reply, statements)
     found = first = leaks = 0
     for version in range(len(statements) - 1):
         before = statements[version + 1].at - dt.timedelta(minutes=1)
-        past = _ranks(_ask(core, case, preset, embedder, before, AsOf(occurred_at=before.isoformat())), statements)
+        past = _ranks(_ask(core, case, variant, embedder, before, AsOf(occurred_at=before.isoformat())), statements)
         found += past[version] is not None
         first += _above(past, version)
         leaks += sum(rank is not None for rank in past[version + 1 :])
@@ -154,8 +153,10 @@ def judge(core: Core, case: Case, preset: str, embedder: CachedEmbedder) -> Outc
     )
 
 
-def _ask(core: Core, case: Case, preset: str, embedder: CachedEmbedder, now: dt.datetime, as_of: AsOf | None) -> Reply:
-    reply, _ = core.ask(case.id, case.question, now.isoformat(), embedder, preset=preset, limits=LIMITS, as_of=as_of)
+def _ask(
+    core: Core, case: Case, variant: Variant, embedder: CachedEmbedder, now: dt.datetime, as_of: AsOf | None
+) -> Reply:
+    reply, _ = core.ask(case.id, case.question, now.isoformat(), embedder, variant=variant, limits=LIMITS, as_of=as_of)
     return reply
 
 
@@ -201,7 +202,7 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def run(*, embedder: CachedEmbedder, count: int, only: Sequence[str] = (), seed: int = 1) -> Report:
+def run(*, embedder: CachedEmbedder, count: int, chosen: Sequence[Variant], seed: int = 1) -> Report:
     """Run the benchmark."""
     report = Report("corrections")
     made = list(cases(count, seed))
@@ -210,14 +211,12 @@ def run(*, embedder: CachedEmbedder, count: int, only: Sequence[str] = (), seed:
     for case in made:
         build(core, case, embedder)
     say(f"{len(made)} cases, {sum(len(case.lines) for case in made)} turns are in memory")
-    for preset in presets():
-        if only and preset not in only:
-            continue
-        outcomes = [judge(core, case, preset, embedder) for case in made]
+    for variant in chosen:
+        outcomes = [judge(core, case, variant, embedder) for case in made]
         for language in ("zh", "en", "all"):
             of = [o for o in outcomes if language in (o.case.language, "all")]
-            report.rows.append(row_of(preset, language, of))
-        if preset == PRESET:
+            report.rows.append(row_of(variant.name, language, of))
+        if variant.name == PRESET:
             whole = _shares(outcomes)
             report.targets.append(
                 Target.at_least(f"{PRESET}: newest ranked above older", whole["newest first"], TARGET)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ EVENTS_S_MIN = 10_000.0
 EMBEDDER = "bench-embedder"
 CONSUME = 500
 READY_S_MAX = 600.0
+EMPTY_PREFIX = "empty."
 
 
 class _NoLog:
@@ -192,7 +193,6 @@ def _owners(count: int) -> list[Owned]:
 def run_recover(*, broker: str, sizes: Sequence[int], owners: int) -> Report:
     """Run ``bench recover``."""
     report = Report("recover")
-    snapshots = importlib.util.find_spec("streams.snapshots") is not None
     for events in sizes:
         with stacks.stack(broker, "broker", "embeddings", partitions=1) as addresses:
             ensure_topics(addresses.kafka, addresses.prefix, 1, 1)
@@ -203,35 +203,40 @@ def run_recover(*, broker: str, sizes: Sequence[int], owners: int) -> Report:
             say(f"{count} events are in {topic}")
             begun = time.perf_counter()
             asyncio.run(follow(addresses.kafka, topic, count))
-            fold_s = time.perf_counter() - begun
-            _recover_row(report, addresses, count, fold_s, snapshots)
+            report.rows.append(_recover_row(addresses, count, time.perf_counter() - begun))
     report.notes.append(f"broker {broker}, one partition, {owners} owners")
-    if not snapshots:
-        report.notes.append("no snapshots yet: both starts replay the whole journal")
+    if not any(row["snapshot MB"] for row in report.rows):
+        why = "no snapshots yet" if find_spec("streams.snapshots") is None else "no snapshot was written"
+        report.notes.append(f"{why}: the second start replays the whole journal")
     return report
 
 
-def _recover_row(report: Report, addresses: Addresses, count: int, fold_s: float, snapshots: bool) -> None:
+def _recover_row(addresses: Addresses, count: int, fold_s: float) -> dict[str, Any]:
+    ensure_topics(addresses.kafka, EMPTY_PREFIX, 1, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        nothing = worker_ready_s(addresses, Path(folder), prefix=EMPTY_PREFIX)
     with tempfile.TemporaryDirectory() as folder:
         first = worker_ready_s(addresses, Path(folder))
+        files = [path.stat().st_size for path in Path(folder, "snapshots").rglob("*") if path.is_file()]
         second = worker_ready_s(addresses, Path(folder))
-    report.rows.append(
-        {
-            "events": count,
-            "fold s": fold_s,
-            "events/s": count / fold_s,
-            "worker ready s, first start": first,
-            "worker ready s, second start": second,
-            "snapshot at the second": "yes" if snapshots else "no snapshots yet",
-        }
-    )
+    return {
+        "events": count,
+        "fold s": fold_s,
+        "events/s": count / fold_s,
+        "worker ready s, nothing to read": nothing,
+        "without snapshot": first,
+        "with snapshot": second if files else None,
+        "second start": second,
+        "snapshot MB": max(files, default=0) / 1e6,
+    }
 
 
-def worker_ready_s(addresses: Addresses, folder: Path) -> float:
+def worker_ready_s(addresses: Addresses, folder: Path, *, prefix: str | None = None) -> float:
     """Seconds from the start of a memory worker's process until it says that it is ready."""
     ready, log = folder / "ready", folder / "memory.log"
     ready.unlink(missing_ok=True)
     env = stacks.role_environment(addresses, folder, 1, MNEMOLOG_READY_FILE=str(ready))
+    env["MNEMOLOG_PREFIX"] = prefix or addresses.prefix
     begun = time.perf_counter()
     with stacks.child("infra.worker", "memory", env=env, log=log) as worker:
         while not ready.exists():

@@ -37,11 +37,7 @@ LOOPS = {
 def run(*, broker: str, count: int, repeats: int) -> Report:
     """Run the benchmark."""
     report = Report("intake")
-    found: dict[str, list[tuple[float, float]]] = {
-        "ingest worker": [],
-        "bare aiokafka loop": [],
-        "bare confluent loop": [],
-    }
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("ingest worker", *LOOPS)}
     with stacks.stack(broker, "broker") as addresses:
         for repeat in range(repeats):
             prefix = f"r{repeat}."

@@ -26,9 +26,9 @@ FOLD = (
 )
 RECOVER = (
     "The same history; `fold` is the time of one LogFollower + JournalState from offset 0 to the end of the log; "
-    "`worker` starts the memory role as a process on a stack of its own (broker, embedder) and takes the time until "
-    "its ready file stands, imports, embedder and group join included. With snapshots (streams/snapshots.py, once it "
-    "is there) the second start reads the one that the first wrote."
+    "`worker ready` starts the memory role as a process on a stack of its own (broker, embedder) and takes the time "
+    "until its ready file stands, imports, embedder and group join included: with an empty journal; with the history; "
+    "and once more in the same data directory, where the first left a snapshot (real Kafka only)."
 )
 EMBED = (
     "A stack of its own, the endpoint as the roles use it. Short utterances in Chinese and English (written, about a "

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from infra.bench.cores import Core, Int8, shown
+from infra.bench.cores import Core, Int8, Variant, shown
 from infra.bench.embedded import CachedEmbedder
 from infra.bench.report import Report, Target, quantiles_ms, say
 from infra.stack_options import UsageError
 from schemas.recalls import Limits
 from streams.core import chunking
-from streams.core.settings import presets
 
 TARGETS = {5.0: 0.98, 200.0: 0.90}
 PRESET = "balanced"
@@ -200,12 +199,12 @@ def _sample(count: int, most: int) -> list[int]:
     return sorted({int(index) for index in np.linspace(0, count - 1, min(count, most))}) if count else []
 
 
-def ask_all(noisy: Noisy, plan: Planted, preset: str, embedder: CachedEmbedder) -> tuple[list[bool], list[float]]:
+def ask_all(noisy: Noisy, plan: Planted, variant: Variant, embedder: CachedEmbedder) -> tuple[list[bool], list[float]]:
     """Whether each fact is in its question's prompt, and the seconds of each answer."""
     found, seconds = [], []
     for fact in plan.facts:
         reply, spent = noisy.core.ask(
-            USER, fact.ask, noisy.now, embedder, preset=preset, limits=LIMITS, kind="assemble", session_id="now"
+            USER, fact.ask, noisy.now, embedder, variant=variant, limits=LIMITS, kind="assemble", session_id="now"
         )
         found.append(fact.key in shown(reply))
         seconds.append(spent)
@@ -250,7 +249,7 @@ def run(
     ratios: Sequence[float],
     embed_max: int,
     turns_max: int,
-    only: Sequence[str] = (),
+    chosen: Sequence[Variant],
 ) -> Report:
     """Run the benchmark."""
     report = Report("noise")
@@ -262,12 +261,10 @@ def run(
         real = noisy.characters / plan.characters
         label = f"1:{real:.0f}"
         say(f"{label}: {noisy.children} children and {noisy.noise_turns} turns of noise are in memory")
-        for preset in presets():
-            if only and preset not in only:
-                continue
-            found, seconds = ask_all(noisy, plan, preset, embedder)
-            report.rows.append(row_of(preset, label, plan, noisy, found, seconds))
-            if preset == PRESET:
+        for variant in chosen:
+            found, seconds = ask_all(noisy, plan, variant, embedder)
+            report.rows.append(row_of(variant.name, label, plan, noisy, found, seconds))
+            if variant.name == PRESET:
                 least = TARGETS[200.0] if ratio > 50 else TARGETS[5.0]
                 name = f"{PRESET} at {label}: evidence in the prompt"
                 report.targets.append(Target.at_least(name, report.rows[-1]["in prompt"], least))

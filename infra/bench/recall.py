@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from infra.bench import field
-from infra.bench.cores import Core, turn_ids
+from infra.bench.cores import Core, Variant, turn_ids
 from infra.bench.embedded import CachedEmbedder
 from infra.bench.locomo import Conversation, read
 from infra.bench.metrics import Judged, row_of
 from infra.bench.report import Report, Target, quantiles_ms, say
 from schemas.recalls import Limits
-from streams.core.settings import presets
 
 LIMITS = Limits(knowledge=0, experience=20, memory=0)
 TARGETS = {"recall@5": 0.75, "recall@10": 0.85}
@@ -65,11 +64,11 @@ def judge(owners: Sequence[Owner], ranker_of: Callable[[Owner], field.Ranker]) -
     return judged, quantiles_ms(seconds)
 
 
-def preset_ranker(preset: str, embedder: CachedEmbedder, owner: Owner) -> field.Ranker:
-    """The core's ranking under a preset."""
+def preset_ranker(variant: Variant, embedder: CachedEmbedder, owner: Owner) -> field.Ranker:
+    """The core's ranking under a preset or a variant of it."""
 
     def rank(query: str) -> list[str]:
-        reply, _ = owner.core.ask(owner.talk.id, query, owner.now, embedder, preset=preset, limits=LIMITS)
+        reply, _ = owner.core.ask(owner.talk.id, query, owner.now, embedder, variant=variant, limits=LIMITS)
         return turn_ids(reply)
 
     return rank
@@ -80,17 +79,16 @@ def run(
     *,
     embedder: CachedEmbedder,
     split: bool = False,
-    only: Sequence[str] = (),
+    chosen: Sequence[Variant],
     others: bool = True,
 ) -> Report:
-    """Run the benchmark. ``only`` names presets; none means all. ``others``: what is compared with them."""
+    """Run the benchmark. ``others``: what the variants are compared with."""
     report = Report("recall")
     talks = read(paths)
     owners = [owner_of(talk, embedder) for talk in talks]
     say(f"{len(talks)} conversations, {sum(len(t.turns) for t in talks)} turns are in memory")
-    for name in presets():
-        if not only or name in only:
-            _add(report, owners, name, partial(preset_ranker, name, embedder), split)
+    for variant in chosen:
+        _add(report, owners, variant.name, partial(preset_ranker, variant, embedder), split)
     if others:
         _add_others(report, owners, embedder, split)
     _conclude(report, talks, embedder)

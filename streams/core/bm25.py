@@ -11,6 +11,7 @@ Lv, Y. and Zhai, C. (2011). Lower-bounding term frequency normalization. CIKM '1
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -125,9 +126,17 @@ class Postings:
         return postings
 
     def posting(self, term: str) -> npt.NDArray[np.int32]:
-        """Entries with a term, ascending, and its frequency in each, ``(p, 2)``; a copy."""
+        """Entries with a term, ascending, and its frequency in each, ``(p, 2)``; not copied: to be used up at once."""
         found = self._terms.get(term)
-        return _NONE if found is None else np.array(found, dtype=np.int32).reshape(-1, 2)
+        return _NONE if found is None else np.frombuffer(found, dtype=np.int32).reshape(-1, 2)
+
+    def count(self, term: str, size: int) -> int:
+        """How many of the first ``size`` entries have a term."""
+        found = self._terms.get(term)
+        if found is None:
+            return 0
+        count = len(found) // 2
+        return count if found[-2] < size else bisect_left(range(count), size, key=lambda index: found[2 * index])
 
     def lengths(self, size: int) -> Ints:
         """Terms of each of the first ``size`` entries, ``(size,)`` int."""
@@ -249,14 +258,15 @@ def search(
         relative = view.lengths * (total / length)
         view.saturation = parameters.k1 * (1 - parameters.b + parameters.b * relative)
     weights = _weights(Counter(terms))
-    postings, kept = _chosen([view.own(list(weights)) for view in views], len(weights))
-    term_weights = np.array(list(weights.values()), dtype=np.float64)[kept]
+    chosen = _chosen(views, list(weights))
+    postings = [view.own(chosen) for view in views]
+    term_weights = np.array([weights[term] for term in chosen], dtype=np.float64)
     entries_max = max(len(view.score) for view in views)
     # Only lending needs a cell for each term and entry; without it one pass takes all terms.
     lending = any(view.maps for view in views)
-    batch = max(1, CELLS_MAX // entries_max) if lending else max(1, len(kept))
-    for start in range(0, len(kept), batch):
-        count = min(batch, len(kept) - start)
+    batch = max(1, CELLS_MAX // entries_max) if lending else max(1, len(chosen))
+    for start in range(0, len(chosen), batch):
+        count = min(batch, len(chosen) - start)
         matches = [view.lent(_slice(own, start, count), count) for view, own in zip(views, postings, strict=True)]
         found = sum(np.bincount(match.terms, minlength=count) for match in matches)
         idf = term_weights[start : start + count] * np.log((total + 1) / np.maximum(found, 1))
@@ -264,15 +274,14 @@ def search(
             tf, saturation = match.frequencies, view.saturation[match.entries]
             gain = (parameters.k1 + 1) * tf / (saturation + tf) + parameters.delta
             view.score += np.bincount(match.entries, weights=idf[match.terms] * gain, minlength=len(view.score))
-    overlaps: list[Floats] | list[None] = [None] * len(views)
-    if overlap:
-        held = sum(np.bincount(own.terms, minlength=len(kept)) for own in postings)
-        worth = term_weights * np.log((total + 1) / np.maximum(held, 1))
-        overlaps = [
-            np.bincount(own.entries, weights=worth[own.terms], minlength=len(view.score))
-            for view, own in zip(views, postings, strict=True)
-        ]
-    return [Scored(view.score, held) for view, held in zip(views, overlaps, strict=True)]
+    if not overlap:
+        return [Scored(view.score, None) for view in views]
+    held = sum(np.bincount(own.terms, minlength=len(chosen)) for own in postings)
+    worth = term_weights * np.log((total + 1) / np.maximum(held, 1))
+    return [
+        Scored(view.score, np.bincount(own.entries, weights=worth[own.terms], minlength=len(view.score)).astype(float))
+        for view, own in zip(views, postings, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,12 +296,13 @@ class _Matches:
 class _View:
     """A segment during one search."""
 
-    __slots__ = ("length", "lengths", "maps", "mask", "postings", "saturation", "score", "visible")
+    __slots__ = ("everything", "length", "lengths", "maps", "mask", "postings", "saturation", "score", "visible")
 
     def __init__(self, segment: Segment, window: Window | None) -> None:
         size = len(segment.mask)
         self.postings, self.mask = segment.postings, segment.mask
         self.visible = int(np.count_nonzero(self.mask))
+        self.everything = self.visible == size
         self.lengths: Floats = self.postings.lengths(size).astype(np.float64) * self.mask
         self.maps: list[tuple[float, Ints]] = []
         if window is not None and window.reach:
@@ -311,9 +321,11 @@ class _View:
         pairs = np.concatenate(postings) if postings else _NONE
         rows = np.repeat(np.arange(len(postings)), [len(posting) for posting in postings])
         entries = pairs[:, 0].astype(np.int64)
-        kept = entries < len(self.mask)
-        kept[kept] = self.mask[entries[kept]]
-        return _Matches(rows[kept], entries[kept], pairs[kept, 1].astype(np.float64))
+        if not self.everything or (len(entries) and int(entries.max()) >= len(self.mask)):
+            kept = entries < len(self.mask)
+            kept[kept] = self.mask[entries[kept]]
+            rows, entries, pairs = rows[kept], entries[kept], pairs[kept]
+        return _Matches(rows, entries, pairs[:, 1].astype(np.float64))
 
     def lent(self, own: _Matches, count: int) -> _Matches:
         """The postings of ``count`` terms with what neighbours lend added: each (term, entry) once."""
@@ -344,27 +356,20 @@ def _weights(counts: Counter[str]) -> dict[str, int]:
     return {term: counts[term] for term in terms}
 
 
-def _chosen(postings: list[_Matches], count: int) -> tuple[list[_Matches], Ints]:
-    """Postings of the terms that are scored, numbered anew, and which terms these are, ascending.
+def _chosen(views: list[_View], terms: list[str]) -> list[str]:
+    """The terms that are scored, in their order.
 
     The rarest terms carry nearly all of the weight and the commonest nearly all of the work.
     """
-    found = np.zeros(count, dtype=np.int64)
-    for own in postings:
-        found += np.bincount(own.terms, minlength=count)
+    found = np.zeros(len(terms), dtype=np.int64)
+    for view in views:
+        # Of entries up to the cut, removed ones included: cheap, and the same for a history that ends there.
+        found += [view.postings.count(term, len(view.mask)) for term in terms]
     matched = np.flatnonzero(found)
     rarest = matched[np.argsort(found[matched], kind="stable")]
     affordable = int(np.searchsorted(np.cumsum(found[rarest]), QUERY_POSTINGS_MAX, side="right"))
     kept = np.sort(rarest[: min(QUERY_TERMS_MAX, max(QUERY_TERMS_MIN, affordable))])
-    if len(kept) == count:
-        return postings, kept
-    number = np.full(count, -1)
-    number[kept] = np.arange(len(kept))
-    renumbered = []
-    for own in postings:
-        inside = number[own.terms] >= 0
-        renumbered.append(_Matches(number[own.terms[inside]], own.entries[inside], own.frequencies[inside]))
-    return renumbered, kept
+    return [terms[index] for index in kept.tolist()]
 
 
 def _slice(own: _Matches, start: int, count: int) -> _Matches:

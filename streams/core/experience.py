@@ -11,6 +11,7 @@ Yang et al. (2026), arXiv:2605.14802 (ARPM): s' = clip(cos, 0, 1) + b_session + 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,10 +34,20 @@ CORRECTION_SCORE_MIN = 0.25
 """A correction of a turn answers the same questions as that turn: one that scores below this part of it is none."""
 CORRECTION_POOL = 50
 """Best candidates that are compared with each other: what ranks below is not shown."""
+CORRECTION_NEARNESS_MIN = 0.75
+"""Part of an older turn's standardised cosine with the query that a newer one reaches if it answers the same question.
+Of 80 corrections (tests/core/corrections.py) 76 lie above; look-alikes that answer another (ramen asked, curry said
+later) at 0.35 to 0.67, but for two that differ in one character."""
+CORRECTION_NEARNESS_OVERLAP_MIN = 0.55
 CORRECTION_OVERLAP_MIN = 0.3
-"""Part of the query's words (by weight) that an older turn holds which a newer one has to hold to be its correction:
-between a question that quotes the old value (0.37 of "is my flat in Beijing?") and one that repeats a rare word that
-only the old turn has (0.1)."""
+"""Where the newer holds this part of the query's words (by weight) that the older holds, less nearness will do."""
+CORRECTION_NEARNESS_CHANGE_MIN = 0.4
+"""A turn that says that something changed ("no longer", "搬") is a correction at this nearness already."""
+CORRECTION_RELIEF = 0.07
+CORRECTION_SCORE_TOLD_MIN = 0.1
+"""Where words tell it as well (the query's, or words of change), a lower similarity and a lower score will do."""
+CODES_MAX = 8
+"""Codes of a query, such as order numbers, that a correction of what holds them has to hold."""
 NAMES_MAX = 32
 """Participants whose names count; a conversation has two."""
 SAMPLE = 256
@@ -78,6 +89,7 @@ class Experience:
     __slots__ = (
         "_asking",
         "_by_id",
+        "_changing",
         "_dated",
         "_entries",
         "_names",
@@ -97,6 +109,7 @@ class Experience:
         self._entries = Entries()
         self._rounds = Column(np.int64)
         self._asking = Column(np.bool_)
+        self._changing = Column(np.bool_)
         self._dated = Column(np.bool_)
         self._spans: dict[int, tuple[timephrases.Span, ...]] = {}
         self._postings = bm25.Postings()
@@ -147,6 +160,7 @@ class Experience:
             self._names.setdefault(turn.name, turn.offset)
         self._rounds.append(turn.round)
         self._asking.append(text.is_question(turn.text))
+        self._changing.append(text.tells_change(turn.text))
         self._dated.append(timephrases.mentions_time(turn.text))
         spans = timephrases.spans(turn.text, turn.occurred_ms, timephrases.zone_minutes(turn.occurred_at))
         if spans:
@@ -298,7 +312,8 @@ class Experience:
         score, weights = self._timed(query, chosen, ids, base)
         columns |= weights
         if chosen.temporal and chosen.correction_similarity < 1 and vector is not None:
-            lifted = self._corrected(ids, score, vector_ids, sample, chosen.correction_similarity, overlap[ids])
+            answers = self._answering(query.text, ids, columns["z_vector"], overlap[ids])
+            lifted = self._corrected(ids, score, vector_ids, sample, chosen.correction_similarity, answers)
             columns["correction"] = lifted - score
             score = lifted
         return ids, score, columns
@@ -424,27 +439,35 @@ class Experience:
         weight = temporal.floored(w_round * w_clock, chosen.floor)
         return base * weight, {"w_round": w_round, "w_clock": w_clock, "w": weight}
 
+    def _answering(self, query: str, ids: Ints, nearness: Floats | None, overlap: Floats) -> _Answering:
+        """What tells whether one turn answers a query about as well as another."""
+        terms = dict.fromkeys(term for term in text.query_tokens(query) if _CODE.fullmatch(term))
+        codes = [np.isin(ids, self._postings.posting(term)[:, 0]) for term in list(terms)[:CODES_MAX]]
+        near = np.zeros(len(ids)) if nearness is None else np.nan_to_num(nearness, nan=0.0)
+        changing = self._changing.view()[ids]
+        return _Answering(near, overlap, changing, np.stack(codes) if codes else np.zeros((0, len(ids)), dtype=bool))
+
     def _corrected(
-        self, ids: Ints, score: Floats, vector_ids: Ints, sample: Ints, similarity: float, overlap: Floats
+        self, ids: Ints, score: Floats, vector_ids: Ints, sample: Ints, similarity: float, answers: _Answering
     ) -> Floats:
         """Scores in which no turn ranks above a newer one of the same speaker that says nearly the same.
 
-        The newer has to hold the query's words too (``overlap``): a question that repeats a rare word of a turn asks
-        for that turn, not for later ones that look like it.
-
-        Ids ascend with the log, so one pass from old to new carries a score along a chain of corrections.
+        The newer has to answer the query about as well: a question that repeats a rare word of a turn asks for that
+        turn, not for later ones that look like it. Ids ascend with the log, so one pass from old to new carries a
+        score along a chain of corrections.
         """
         lifted = score.copy()
         best = np.sort(np.lexsort((ids, -np.round(score, 6)))[:CORRECTION_POOL])
         best = best[vector_ids[best] >= 0]
         if len(best) < 2:
             return lifted
-        alike = self._vectors.vectors.similarities(vector_ids[best], sample) >= similarity
+        answer, tell = answers.as_well(best)
+        alike = self._vectors.vectors.similarities(vector_ids[best], sample) >= similarity - CORRECTION_RELIEF * tell
         speakers = np.array([self._turns[index].speaker == "user" for index in ids[best].tolist()])
         alike &= speakers[:, None] == speakers[None, :]
-        near = score[best][:, None] >= CORRECTION_SCORE_MIN * score[best][None, :]
-        near &= overlap[best][:, None] >= CORRECTION_OVERLAP_MIN * overlap[best][None, :]
-        for newer, older in np.argwhere(np.tril(alike & near, -1)).tolist():
+        least = np.where(tell, CORRECTION_SCORE_TOLD_MIN, CORRECTION_SCORE_MIN)
+        alike &= answer & (score[best][:, None] >= least * score[best][None, :])
+        for newer, older in np.argwhere(np.tril(alike, -1)).tolist():
             lifted[best[newer]] = max(lifted[best[newer]], lifted[best[older]])
         return lifted
 
@@ -476,6 +499,29 @@ class _Pool:
     words: Floats
     mask: Mask
     spans: tuple[timephrases.Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answering:
+    """Of each of a pool: nearness and overlap to the query, whether it tells a change, ``(n,)``, and which codes of
+    the query it holds, ``(c, n)``."""
+
+    nearness: Floats
+    overlap: Floats
+    changing: Mask
+    codes: Mask
+
+    def as_well(self, rows: Ints) -> tuple[Mask, Mask]:
+        """Whether row i answers about as well as row j, and whether words tell it, both ``(k, k)``."""
+        near, held = np.maximum(self.nearness[rows], 0.0), self.overlap[rows]
+        # Without a word of the query in the older one there is nothing to repeat.
+        tell = (held[:, None] >= CORRECTION_OVERLAP_MIN * held[None, :]) & (held[None, :] > 0)
+        tell &= near[:, None] >= CORRECTION_NEARNESS_OVERLAP_MIN * near[None, :]
+        tell |= self.changing[rows][:, None] & (near[:, None] >= CORRECTION_NEARNESS_CHANGE_MIN * near[None, :])
+        answer = tell | (near[:, None] >= CORRECTION_NEARNESS_MIN * near[None, :])
+        for code in self.codes[:, rows]:
+            answer &= code[:, None] | ~code[None, :]
+        return np.asarray(answer), np.asarray(tell)
 
 
 class _Embedded:
@@ -536,6 +582,8 @@ class _Embedded:
         return out
 
 
+_CODE = re.compile(r"(?=.*\d)(?=.*[a-z])[a-z\d]{4,}|\d{5,}")
+"""Terms that name one thing and nothing like it: letters with digits, long numbers."""
 _NONE: Ints = np.empty(0, dtype=np.int64)
 _MONTH_NAMES = "January February March April May June July August September October November December"
 _MONTHS = _MONTH_NAMES.split()

@@ -229,6 +229,7 @@ def _scored(
     if near:
         lists.append(_merged(near, chosen.pool))
     ids = np.unique(np.concatenate(lists))
+    notes["not_near_enough"] = sum(int(np.count_nonzero(scope.mask)) for scope in scopes) - len(ids)
     if not len(ids):
         return None
     cosines = _cosines(vector, scopes, ids) if near and vector is not None else None

@@ -22,6 +22,22 @@ __all__ = ["RecallQuery", "Recollection", "query_passage", "recall"]
 
 DROPPED_MAX = 50
 """Dropped candidates that an explanation lists for each path."""
+_SUMMANDS = (
+    "z_bm25",
+    "z_vector",
+    "z_neighbours",
+    "bonus_speaker",
+    "bonus_when",
+    "time_match",
+    "malus_question",
+    "rrf",
+    "b_session",
+    "b_source",
+    "b_character",
+    "w",
+    "correction",
+)
+"""Components that an explanation compares; those that are made of others (``z``, ``base``) are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +131,7 @@ def recall(
             _evidence(candidate, f"{mark}{number}", topic, partition, query)
             for number, candidate in enumerate(found.candidates[:limit], start=1)
         ]
-        paths[path] = _explained(found, limit) if explain else None
+        paths[path] = _explained(found, limit, query) if explain else None
     if not explain:
         return Recollection(tuple(evidence), None)
     paths["memory"] = {"enabled": settings.memory.enabled, "limit": query.limits.memory, "considered": 0, "dropped": []}
@@ -149,15 +165,42 @@ def _evidence(candidate: Candidate, mark: str, topic: str, partition: int, query
     )
 
 
-def _explained(found: Found, limit: int) -> dict[str, Any]:
+def _explained(found: Found, limit: int, query: RecallQuery) -> dict[str, Any]:
+    last = found.candidates[min(limit, len(found.candidates)) - 1] if found.candidates else None
     dropped = [
         {
             "id": candidate.id,
-            "reason": f"ranked {rank}, limit {limit}",
+            "reason": f"ranked {rank}, limit {limit}{_behind(candidate, last)}",
             "score": candidate.score,
             "parts": candidate.parts,
             "offset": candidate.offset,
         }
         for rank, candidate in enumerate(found.candidates[limit:], start=limit + 1)
     ]
-    return {"enabled": True, "limit": limit, "considered": found.considered, **found.notes, "dropped": dropped}
+    never = {
+        "the query's own turn": len(query.exclude),
+        f"older than the window of {found.notes.get('window_days', 0):g} days before the latest turn": found.notes.get(
+            "outside_window", 0
+        ),
+        "outside the pool: neither words nor vector near enough, nor of a time that is asked for": found.notes.get(
+            "not_near_enough", 0
+        ),
+    }
+    return {
+        "enabled": True,
+        "limit": limit,
+        "considered": found.considered,
+        **found.notes,
+        "never_ranked": {reason: count for reason, count in never.items() if count},
+        "dropped": dropped,
+    }
+
+
+def _behind(candidate: Candidate, last: Candidate | None) -> str:
+    """How far behind the last that was kept, and which summand of the score cost the most."""
+    if last is None:
+        return ""
+    told = f"; {last.score - candidate.score:.6f} behind the last kept"
+    gaps = {name: last.parts.get(name, 0.0) - candidate.parts.get(name, 0.0) for name in _SUMMANDS}
+    most = max(gaps, key=lambda name: gaps[name])
+    return f"{told}, most of it {most} ({gaps[most]:.3f} less)" if gaps[most] > 0 else told

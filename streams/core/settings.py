@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -158,6 +159,7 @@ class Settings:
             )
 
 
+_PRESET_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PARTS: dict[str, type] = {
     "query": QuerySettings,
     "experience": ExperienceSettings,
@@ -168,9 +170,119 @@ _PARTS: dict[str, type] = {
 }
 
 
+class Catalogue:
+    """Presets by name: those of mnemolog, and tables of a TOML file beside them.
+
+    Parameters
+    ----------
+    toml : str
+        Tables in the form of presets.toml, each with ``extends`` naming a preset of either kind (``balanced`` if it
+        names none), a ``description`` if you like, and tables of settings that differ. Shipped presets can't be
+        replaced: a name in a recorded answer means the same everywhere.
+    origin : str
+        Where the text stands, for messages.
+
+    Raises
+    ------
+    BadSetting
+        At once, naming table and key: a preset that can't be resolved, an unknown name, a value out of range.
+
+    >>> mine = Catalogue("[patient]\\nextends = 'arpm'\\n[patient.experience]\\nlambda_hours = 720", origin="mine.toml")
+    >>> mine.resolve("patient").experience.lambda_hours, mine.resolve("arpm").experience.lambda_hours
+    (720.0, 168.0)
+    >>> Catalogue("[hasty.experience]\\nlambda_hours = 0", origin="mine.toml")
+    Traceback (most recent call last):
+        ...
+    streams.core.settings.BadSetting: mine.toml, preset 'hasty': experience.lambda_hours takes a number from 0.001 \
+to 1e+09, got 0
+    """
+
+    __slots__ = ("_tables",)
+
+    def __init__(self, toml: str = "", *, origin: str = "presets") -> None:
+        self._tables = dict(_shipped())
+        try:
+            own = tomllib.loads(toml)
+        except tomllib.TOMLDecodeError as error:
+            raise BadSetting(f"{origin} is no TOML: {error}") from error
+        for name, table in own.items():
+            _check_table(name, table, own, f"{origin}, preset {name!r}")
+        for name, table in own.items():
+            self._tables[name] = {"extends": DEFAULT_PRESET, "description": f"of {origin}", **table}
+        for name in own:
+            try:
+                self.resolve(name)
+            except ValueError as error:
+                raise BadSetting(f"{origin}, preset {name!r}: {error}") from error
+
+    def names(self) -> dict[str, str]:
+        """Names of the presets with what each is for, shipped ones first."""
+        return {name: table["description"] for name, table in self._tables.items()}
+
+    def resolve(self, preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+        """Settings of a preset with overrides: see ``resolve``."""
+        name = DEFAULT_PRESET if preset is None else preset
+        values = {part: dict(settings) for part, settings in self._flattened(name, ()).items()}
+        for key, value in (overrides or {}).items():
+            part, _, setting = str(key).partition(".")
+            if part not in _PARTS or setting not in _names(part):
+                raise BadSetting(f"unknown setting {key!r}; expected one of {', '.join(known_settings())}")
+            values[part][setting] = value
+        return _settings(name, values)
+
+    def _flattened(self, name: str, below: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+        if not isinstance(name, str) or name not in self._tables:
+            raise UnknownPreset(f"unknown preset {name!r}; expected one of {', '.join(self._tables)}")
+        if name in below:
+            raise BadSetting(f"presets extend each other in a circle: {' -> '.join((*below, name))}")
+        own = self._tables[name]
+        extended = "extends" in own
+        values = self._flattened(own["extends"], (*below, name)) if extended else {part: {} for part in _PARTS}
+        return {part: {**values[part], **own.get(part, {})} for part in _PARTS}
+
+
+def _check_table(name: str, table: Any, own: Mapping[str, Any], where: str) -> None:
+    """Names and shapes of a user's preset; its values are checked where it is resolved."""
+    if not _PRESET_NAME.fullmatch(name):
+        raise BadSetting(f"{where}: a name takes 1 to 64 letters, digits, `_` and `-`")
+    if name in _shipped():
+        raise BadSetting(f"{where}: the name is taken by a preset of mnemolog; choose another and extend {name!r}")
+    if not isinstance(table, dict):
+        raise BadSetting(f"{where}: expected a table, got {table!r}")
+    for key, value in table.items():
+        if key in ("extends", "description"):
+            if not isinstance(value, str):
+                raise BadSetting(f"{where}: {key} takes a string, got {value!r}")
+            if key == "extends" and value not in own and value not in _shipped():
+                raise BadSetting(
+                    f"{where}: extends unknown preset {value!r}; expected one of {', '.join([*_shipped(), *own])}"
+                )
+        elif key not in _PARTS:
+            raise BadSetting(f"{where}: unknown table {key!r}; expected extends, description, {', '.join(_PARTS)}")
+        elif not isinstance(value, dict):
+            raise BadSetting(f"{where}: {key} takes a table of settings, got {value!r}")
+        else:
+            for setting in value:
+                if setting not in _names(key):
+                    raise BadSetting(
+                        f"{where}: unknown setting {f'{key}.{setting}'!r}; expected one of "
+                        f"{', '.join(f'{key}.{known}' for known in _names(key))}"
+                    )
+
+
 @cache
-def _catalogue() -> dict[str, dict[str, Any]]:
+def _shipped() -> dict[str, dict[str, Any]]:
     return tomllib.loads(files("streams.core").joinpath("presets.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _names(part: str) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(_PARTS[part]))
+
+
+@cache
+def _default_catalogue() -> Catalogue:
+    return Catalogue()
 
 
 def presets() -> dict[str, str]:
@@ -179,10 +291,12 @@ def presets() -> dict[str, str]:
     >>> list(presets())[:2]
     ['balanced', 'arpm']
     """
-    return {name: preset["description"] for name, preset in _catalogue().items()}
+    return _default_catalogue().names()
 
 
-def resolve(preset: str | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+def resolve(
+    preset: str | None = None, overrides: Mapping[str, Any] | None = None, catalogue: Catalogue | None = None
+) -> Settings:
     """Settings of a preset with overrides.
 
     Parameters
@@ -191,6 +305,8 @@ def resolve(preset: str | None = None, overrides: Mapping[str, Any] | None = Non
         Name in presets.toml; None: ``balanced``.
     overrides : mapping of dotted key to value
         Such as ``{"experience.lambda_hours": 336}``.
+    catalogue : Catalogue, optional
+        With presets of the user's beside the shipped ones.
 
     Raises
     ------
@@ -203,28 +319,12 @@ def resolve(preset: str | None = None, overrides: Mapping[str, Any] | None = Non
     >>> resolve("arpm").knowledge.k_rrf
     60.0
     """
-    name = DEFAULT_PRESET if preset is None else preset
-    values = {part: dict(settings) for part, settings in _flattened(name).items()}
-    for key, value in (overrides or {}).items():
-        part, _, setting = str(key).partition(".")
-        if part not in _PARTS or setting not in {item.name for item in fields(_PARTS[part])}:
-            raise BadSetting(f"unknown setting {key!r}; expected one of {', '.join(known_settings())}")
-        values[part][setting] = value
-    return _settings(name, values)
+    return (catalogue or _default_catalogue()).resolve(preset, overrides)
 
 
 def known_settings() -> list[str]:
     """Every dotted key that ``resolve`` takes, in order of the tree."""
-    return [f"{part}.{item.name}" for part, kind in _PARTS.items() for item in fields(kind)]
-
-
-def _flattened(name: str) -> dict[str, dict[str, Any]]:
-    catalogue = _catalogue()
-    if not isinstance(name, str) or name not in catalogue:
-        raise UnknownPreset(f"unknown preset {name!r}; expected one of {', '.join(catalogue)}")
-    own = catalogue[name]
-    values = _flattened(own["extends"]) if "extends" in own else {part: {} for part in _PARTS}
-    return {part: {**values[part], **own.get(part, {})} for part in _PARTS}
+    return [f"{part}.{name}" for part in _PARTS for name in _names(part)]
 
 
 def _settings(name: str, values: Mapping[str, Mapping[str, Any]]) -> Settings:

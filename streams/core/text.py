@@ -35,6 +35,15 @@ _UNSPACED_FIRST = re.compile(rf"[{_UNSPACED}]")
 _QUESTION = re.compile(r"(?:[?？]|[吗嗎呢])[^\w?？]*$")
 _CJK = re.compile(rf"[{_UNSPACED}\uac00-\ud7af]")
 
+CHANGE_CHARACTERS_MAX = 1_000
+"""Characters of a turn that are looked through for words of change."""
+_CHANGE = re.compile(
+    r"\b(?:now|no longer|any ?more|any longer|actually|instead|not|changed?|moved|switch(?:ed)?|quit|these days|wrong|"
+    r"turn(?:s|ed) out|postponed?|extended|renewed|corrected?|correction|relocated|cancell?ed|replaced|sold|"
+    r"gave up|dropped)\b|n['’]t\b"
+    r"|现在|現在|不再|不是|改|换|換|搬|更正|纠正|糾正|错了|錯了|推迟|推遲|延|取消|放弃|放棄|其实|其實|变|變|不.{0,6}了|辞|辭"
+)
+
 # PyStemmer keeps a cache of 10,000 words of its own; bounded, so allowed here.
 _STEMMER = Stemmer.Stemmer("english")
 
@@ -51,6 +60,30 @@ _STOP_CHINESE = (
 )
 _STOP_EN = frozenset(_STOP_ENGLISH.split())
 _STOP_ZH = frozenset(_STOP_CHINESE.split())
+
+
+# Forms that the stemmer doesn't bring together: who asks what somebody bought may find what they buy.
+_IRREGULAR_FORMS = (
+    "become=became begin=began,begun bend=bent bite=bit,bitten blow=blew,blown break=broke,broken bring=brought "
+    "build=built burn=burnt buy=bought catch=caught choose=chose,chosen come=came deal=dealt dig=dug "
+    "draw=drew,drawn dream=dreamt drink=drank,drunk drive=drove,driven eat=ate,eaten fall=fell,fallen feed=fed "
+    "feel=felt fight=fought find=found fly=flew,flown forget=forgot,forgotten forgive=forgave,forgiven "
+    "freeze=froze,frozen get=got,gotten give=gave,given go=went,gone grow=grew,grown hang=hung hear=heard "
+    "hide=hid,hidden hold=held keep=kept kneel=knelt know=knew,known lay=laid lead=led learn=learnt leave=left "
+    "lend=lent lie=lain light=lit lose=lost make=made mean=meant meet=met pay=paid ride=rode,ridden "
+    "ring=rang,rung rise=rose,risen run=ran say=said see=saw,seen seek=sought sell=sold send=sent sew=sewn "
+    "shake=shook,shaken shine=shone shoot=shot show=shown sing=sang,sung sink=sank,sunk sit=sat sleep=slept "
+    "speak=spoke,spoken spend=spent spin=spun stand=stood steal=stole,stolen stick=stuck strike=struck "
+    "swear=swore,sworn swim=swam,swum take=took,taken teach=taught tear=tore,torn tell=told think=thought "
+    "throw=threw,thrown understand=understood wake=woke,woken wear=wore,worn weave=wove,woven win=won "
+    "write=wrote,written child=children person=people man=men woman=women foot=feet tooth=teeth mouse=mice "
+    "wife=wives life=lives knife=knives leaf=leaves shelf=shelves good=better,best bad=worse,worst"
+)
+_IRREGULAR = {
+    form: word
+    for word, _, forms in (entry.partition("=") for entry in _IRREGULAR_FORMS.split())
+    for form in forms.split(",")
+}
 
 
 def _simplified() -> dict[int, str]:
@@ -105,7 +138,7 @@ def tokens(text: str) -> list[str]:
             word = run.replace("’", "'").removesuffix("'s").replace("'", "")
             if word.endswith("号"):
                 word = word[:-1] + "日"
-            spaced.append(word[:TOKEN_LENGTH_MAX])
+            spaced.append(_IRREGULAR.get(word) or word[:TOKEN_LENGTH_MAX])
     if spaced:
         found += _STEMMER.stemWords(spaced)
     return found
@@ -139,6 +172,15 @@ def is_question(text: str) -> bool:
     (True, True, False)
     """
     return bool(_QUESTION.search(text[-60:]))
+
+
+def tells_change(text: str) -> bool:
+    """Whether a turn says that something is otherwise than it was, as corrections do.
+
+    >>> tells_change("I quit nursing and teach now"), tells_change("我搬到上海了"), tells_change("I like tea")
+    (True, True, False)
+    """
+    return bool(_CHANGE.search(text[:CHANGE_CHARACTERS_MAX].casefold()))
 
 
 def language(text: str) -> str:

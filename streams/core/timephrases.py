@@ -1,7 +1,7 @@
 """Time expressions of English and Chinese, resolved against a day by rules: "yesterday", "last May", "上周三".
 
 Invariants: a function of the text and the day it is said on, never of a clock; a text that says no time, or one that
-no calendar has (31 February), gives nothing. Spans are whole days, as people ask by days and not by hours.
+no calendar has (2026-02-31), gives nothing. Spans are whole days, as people ask by days and not by hours.
 
 Rules and no parser library: of the parsers looked at one takes milliseconds a turn and the other knows one language,
 and both change what a recorded history means with their versions.
@@ -73,7 +73,7 @@ def spans(text: str, at_ms: int, zone_minutes: int = 0) -> tuple[Span, ...]:
     ...     return [str(dt.datetime.fromtimestamp(span.start_ms / 1000, dt.UTC).date()) for span in spans(text, now)]
     >>> days("What did I eat yesterday?"), days("上週三和前天"), days("last May"), days("去年五月")
     (['2026-05-19'], ['2026-05-13', '2026-05-18'], ['2025-05-01'], ['2025-05-01'])
-    >>> days("nothing in particular"), days("on 31 February 2026")
+    >>> days("nothing in particular"), days("2026-02-31")
     ([], [])
     """
     plain = folded(text[:CHARACTERS_MAX])
@@ -350,7 +350,8 @@ def _matches(plain: str, today: dt.date) -> Iterator[tuple[str, dt.date, dt.date
 
 _HINT = re.compile(
     rf"\d{{4}}|\b(?:yesterday|today|tonight|tomorrow|ago|earlier|back|last|past|previous|this|next|coming|on|{_MONTH})\b"
-    r"|[昨今明前后去上下这本年月周天日号]|星期|礼拜"
+    r"|昨|[今明前][天日晚早年]|后天|去年|[上下这本]个?[月周星礼]|[天日周月年期拜][之以]?前|[\d一二三四五六七八九十][年月]|周[一二三四五六日天末\d]"
+    r"|星期|礼拜"
 )
 _TIME = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|since|summer|winter|spring|"

@@ -13,7 +13,7 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
-from streams.core.visibility import Mask
+from streams.core.visibility import Column, Mask
 
 DIMENSIONS_EXACT_MAX = 1024
 """127 * 127 * 1024 < 2**24, the integers that float32 holds exactly."""
@@ -56,12 +56,13 @@ def encode(vector: Int8) -> str:
 class Vectors:
     """Vectors in log order; ids are 0, 1, 2, … The first vector fixes the dimension."""
 
-    __slots__ = ("_index", "_size", "dimension")
+    __slots__ = ("_index", "_size", "_squares", "dimension")
 
     def __init__(self) -> None:
         self.dimension: int | None = None
         self._index: faiss.IndexScalarQuantizer | None = None
         self._size = 0
+        self._squares = Column(np.float64)
 
     def __len__(self) -> int:
         return self._size
@@ -87,7 +88,10 @@ class Vectors:
             self._index = faiss.IndexScalarQuantizer(
                 self.dimension, faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
             )
-        self._index.add(vectors.astype(np.float32))
+        wide = vectors.astype(np.float32)
+        self._index.add(wide)
+        for square in np.einsum("ij,ij->i", wide, wide).tolist():
+            self._squares.append(square)
         self._size += len(vectors)
 
     def nearest(self, query: Int8, count: int, mask: Mask) -> tuple[Ints, Ints]:
@@ -153,10 +157,9 @@ class Vectors:
         >>> vectors.cosines(np.array([3, 4], dtype=np.int8), np.array([0, 1])).tolist()
         [1.0, 0.0]
         """
-        rows = self.rows(ids)
         wanted = query.astype(np.float32)
-        products = (rows @ wanted).astype(np.float64)
-        squares = np.einsum("ij,ij->i", rows, rows).astype(np.float64) * float(wanted @ wanted)
+        products = (self.rows(ids) @ wanted).astype(np.float64)
+        squares = self._squares.view()[ids] * float(wanted @ wanted)
         return np.divide(products, np.sqrt(squares), out=np.zeros(len(ids)), where=squares > 0)
 
     def similarities(self, ids: Ints, around: Ints) -> Floats:
@@ -178,7 +181,9 @@ class Vectors:
             raise IndexError(f"no vectors yet, asked for {len(ids)}")
         # FAISS keeps value + 128 in a byte. The view is used up before the next `add` can move it.
         codes = faiss.rev_swig_ptr(self._index.codes.data(), self._size * self.dimension)
-        return codes.reshape(self._size, self.dimension)[ids].astype(np.float32) - np.float32(128)
+        rows = codes.reshape(self._size, self.dimension).take(ids, axis=0).astype(np.float32)
+        rows -= np.float32(128)
+        return rows
 
 
 _BLOCK = 512

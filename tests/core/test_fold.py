@@ -21,7 +21,7 @@ from schemas.positions import Position
 from schemas.recalls import Request
 from schemas.turns import TurnRecorded
 from streams.core import intake
-from streams.core.answer import answer, moment_of, names_at
+from streams.core.answer import Refused, answer, moment_of, names_at
 from streams.core.conversation import JournalState
 from streams.core.library import LibraryState
 from streams.core.ranking import query_passage
@@ -316,3 +316,32 @@ def test_feedback_counts_once_by_id() -> None:
     assert all(isinstance(event, FeedbackRecorded) for event in events)
     (owner,) = fold(events).owners.values()
     assert owner.feedback == {"f-0": 0}
+
+
+coordinates = st.one_of(
+    st.just(None),
+    st.fixed_dictionaries({"offset": st.integers(-1, 40)}),
+    st.fixed_dictionaries({"round": st.integers(0, 12)}),
+    st.fixed_dictionaries({"turn_id": st.integers(0, 20).map(lambda number: f"t-{number}")}),
+    st.fixed_dictionaries({"recorded_at": st.integers(-2, 40).map(builders.at)}),
+    st.fixed_dictionaries(
+        {"occurred_at": st.integers(-(10**9), 10**9).map(lambda milliseconds: instant_of(START_MS + milliseconds))}
+    ),
+)
+
+
+@given(journals(), st.integers(0, 1000), questions(), coordinates)
+@settings(max_examples=200, deadline=None)
+def test_answer_is_that_of_a_replay_to_its_watermark(
+    events: list[Any], library_seed: int, body: dict[str, Any], as_of: dict[str, Any] | None
+) -> None:
+    library_events = _library(library_seed)
+    request = convert(body | {"as_of": as_of}, Request)
+    live, live_library = fold(events), fold_library(library_events)
+    try:
+        moment = moment_of(live, live_library, request, START_MS)
+    except Refused:
+        return
+    journal = fold(events[: moment.journal.offset + 1])
+    library = fold_library(library_events[: moment.library.offset + 1])
+    assert reply_bytes(journal, library, request) == reply_bytes(live, live_library, request)

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from infra.bench import corrections, field, fold, latency, locomo, memory, noise, recall
+from infra.bench.cores import variants
 from infra.bench.embedded import CachedEmbedder
 from infra.bench.histories import Owned, encoded_events
 from infra.bench.report import Report
@@ -109,7 +110,7 @@ def test_a_file_that_is_not_locomo_is_refused_in_one_sentence(tmp_path):
 
 
 def test_recall_ranks_with_presets_and_bare_methods(sample, embedder):
-    report = recall.run([sample], embedder=embedder, split=True, only=["balanced", "no_history"])
+    report = recall.run([sample], embedder=embedder, split=True, chosen=variants(["balanced", "no_history"]))
     found = valid(report)
     rows = {row["method"]: row for row in found["rows"]}
     assert rows["balanced"]["n"] == 2
@@ -147,8 +148,11 @@ def test_corrections_are_made_the_same_every_time_and_in_order():
 
 
 def test_corrections_are_judged_now_and_as_of_the_past(embedder):
-    rows = valid(corrections.run(embedder=embedder, count=2, only=["balanced"]))["rows"]
-    assert [row["language"] for row in rows] == ["zh", "en", "all"]
+    rows = valid(corrections.run(embedder=embedder, count=2, chosen=variants(["balanced"], ["experience.floor=0.5"])))[
+        "rows"
+    ]
+    assert [row["language"] for row in rows] == ["zh", "en", "all"] * 2
+    assert rows[3]["method"] == "balanced experience.floor=0.5"
     assert rows[2]["n"] == 4
     assert rows[2]["past n"] >= 4
     assert rows[2]["leaks"] == 0
@@ -166,7 +170,7 @@ def test_noise_puts_planted_facts_among_text(tmp_path, embedder):
     path = tmp_path / "novel.txt"
     path.write_text("\n\n".join(f"话说第{n}回，山中有一老者，" + "行路读书饮酒" * 8 for n in range(60)), "utf-8")
     report = noise.run(
-        [path], embedder=embedder, ratios=[0.2], embed_max=7, turns_max=5, only=["balanced", "no_history"]
+        [path], embedder=embedder, ratios=[0.2], embed_max=7, turns_max=5, chosen=variants(["balanced", "no_history"])
     )
     rows = valid(report)["rows"]
     assert [row["method"] for row in rows] == ["balanced", "no_history"]
@@ -226,6 +230,9 @@ def test_the_command_prints_json_and_says_how_it_measures():
         assert "--json" in shown.stdout
 
 
-def test_a_wrong_preset_is_misuse():
-    run = CliRunner().invoke(app, ["bench", "corrections", "--preset", "nope"])
+@pytest.mark.parametrize(
+    "wrong", [["--preset", "nope"], ["--set", "experience.flour=1"], ["--set", "experience.floor=2"]]
+)
+def test_a_wrong_preset_or_setting_is_misuse(wrong, tmp_path):
+    run = CliRunner().invoke(app, ["bench", "corrections", "--cache", str(tmp_path), *wrong])
     assert isinstance(run.exception, UsageError)
