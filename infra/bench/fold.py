@@ -29,6 +29,7 @@ EVENTS_S_MIN = 10_000.0
 EMBEDDER = "bench-embedder"
 CONSUME = 500
 READY_S_MAX = 600.0
+SNAPSHOT_S_MAX = 30.0
 EMPTY_PREFIX = "empty."
 
 
@@ -217,7 +218,7 @@ def _recover_row(addresses: Addresses, count: int, fold_s: float) -> dict[str, A
         nothing = worker_ready_s(addresses, Path(folder), prefix=EMPTY_PREFIX)
     with tempfile.TemporaryDirectory() as folder:
         first = worker_ready_s(addresses, Path(folder))
-        files = [path.stat().st_size for path in Path(folder, "snapshots").rglob("*") if path.is_file()]
+        files = [path.stat().st_size for path in snapshots(Path(folder))]
         second = worker_ready_s(addresses, Path(folder))
     return {
         "events": count,
@@ -245,5 +246,17 @@ def worker_ready_s(addresses: Addresses, folder: Path, *, prefix: str | None = N
                 raise StackError(f"the memory worker did not get ready (exit {worker.poll()}); its log ends {tail!r}")
             time.sleep(0.02)
         seconds = time.perf_counter() - begun
-        time.sleep(2.0)  # let it write what it writes when ready, a snapshot included
+        _await_snapshot(folder, expected=prefix is None)
     return seconds
+
+
+def snapshots(folder: Path) -> list[Path]:
+    """Finished snapshots in a worker's data directory."""
+    return sorted(Path(folder, "snapshots").glob("*.snapshot"))
+
+
+def _await_snapshot(folder: Path, *, expected: bool) -> None:
+    """Let the worker write its snapshot, if it writes any, before it is stopped."""
+    until = time.monotonic() + SNAPSHOT_S_MAX
+    while expected and not snapshots(folder) and time.monotonic() < until:
+        time.sleep(0.1)

@@ -201,11 +201,13 @@ def _word_steps(tokens: Sequence[Sequence[str]]) -> dict[str, Step]:
 
         other = bm25s.BM25(method="bm25+", k1=1.2, b=0.75, delta=1.0)
         other.index([list(terms) for terms in tokens], show_progress=False)
-        count = min(TOP, len(tokens))
-        steps["BM25+: bm25s"] = lambda q, _v: other.retrieve(
-            [text.query_tokens(q) or [""]], k=count, show_progress=False
-        )
+        steps["BM25+: bm25s"] = lambda q, _v: _best_of_bm25s(other, list(text.query_tokens(q)), min(TOP, len(tokens)))
     return steps
+
+
+def _best_of_bm25s(index: Any, terms: list[str], count: int) -> object:
+    """Its scores and its selection; ``retrieve`` refuses a query without a known term."""
+    return index.retrieve([terms], k=count, show_progress=False) if index.get_tokens_ids(terms) else None
 
 
 def run(*, turns: int, chunks: Sequence[int], queries: int) -> Report:

@@ -43,8 +43,8 @@ CORRECTION_OVERLAP_MIN = 0.3
 """Where the newer holds this part of the query's words (by weight) that the older holds, less nearness will do."""
 CORRECTION_NEARNESS_CHANGE_MIN = 0.4
 """A turn that says that something changed ("no longer", "搬") is a correction at this nearness already."""
-CORRECTION_RELIEF = 0.07
-CORRECTION_SCORE_TOLD_MIN = 0.1
+CORRECTION_RELIEF = 0.05
+CORRECTION_SCORE_TOLD_MIN = 0.15
 """Where words tell it as well (the query's, or words of change), a lower similarity and a lower score will do."""
 CODES_MAX = 8
 """Codes of a query, such as order numbers, that a correction of what holds them has to hold."""

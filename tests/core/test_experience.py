@@ -20,6 +20,8 @@ SENTENCES = [
     "we moved to Rome",
     "👍",
     "the cat slept",
+    "昨天下雨了吗？",
+    "no longer in Paris, since May",
 ]
 NOW = Cut(10**9)
 
@@ -50,7 +52,9 @@ def folded(log: list[tuple]) -> Experience:
 
 
 @given(
-    histories(), st.sampled_from([*SENTENCES, "where does Ann's cat live", ""]), st.sampled_from(["balanced", "arpm"])
+    histories(),
+    st.sampled_from([*SENTENCES, "where does Ann's cat live", "when did Bo move last May?", "上周三说了什么", ""]),
+    st.sampled_from(["balanced", "arpm"]),
 )
 def test_a_search_at_an_offset_equals_one_of_a_history_that_ends_there(
     history: tuple[list[tuple], int], asked: str, preset: str
@@ -166,3 +170,53 @@ def test_the_named_speakers_turn_comes_first(speaker: str) -> None:
         memory.append(turn(index, "I adopted a cat", name=name))
     found = memory.search(query(f"What did {speaker} adopt?", names=("Ann", "Bo"), vector=None), BALANCED, NOW)
     assert found.candidates[0].name == speaker
+
+
+@pytest.mark.parametrize("wanted", range(0, 60, 7))
+def test_a_rare_word_of_the_query_is_not_outranked_by_newer_look_alikes(wanted: int) -> None:
+    texts = [f"owner2的话 tok{number * 23 % 97}x3 第{number}句" for number in range(60)]
+    for asked in (f"tok{wanted * 23 % 97}x3", texts[wanted]):
+        for given in ({}, {"vector": None}):
+            best = experience(texts).search(query(asked, **given), BALANCED, NOW).candidates[0]
+            assert best.turn_id == f"t{2 * wanted}"
+
+
+def test_a_turn_without_a_vector_shows_no_vector() -> None:
+    memory = experience(["昨天吃了馄饨", "I live in Paris"])
+    memory.append(turn(10, "馄饨不错"))
+    parts = {c.turn_id: c.parts for c in memory.search(query("馄饨"), BALANCED, NOW).candidates}
+    assert "vector" in parts["t0"]
+    assert not {"vector", "z_vector"} & set(parts["t10"])
+    assert all(value == value for values in parts.values() for value in values.values())
+
+
+@pytest.mark.parametrize(("said", "asked"), [("我在臺灣學會做餛飩", "台湾学会做馄饨"), ("这里的风景", "這裏的風景")])
+def test_either_script_finds_the_other(said: str, asked: str) -> None:
+    memory = experience(["完全无关的话", said, "another thing"])
+    assert memory.search(query(asked, vector=None), BALANCED, NOW).candidates[0].turn_id == "t2"
+
+
+def test_a_time_in_the_query_prefers_turns_of_that_time_and_those_that_speak_of_it() -> None:
+    memory = Experience()
+    day_ms = 24 * HOUR_MS
+    for index, (days, said) in enumerate([(0, "we ate dumplings"), (8, "we ate noodles"), (9, "yesterday I ran")]):
+        memory.append(turn(index, said, occurred_ms=START_MS + days * day_ms))
+    ask = query("what did we eat 2 days ago?", vector=None, now_ms=START_MS + 10 * day_ms)
+    found = {c.turn_id: c.parts["time_match"] for c in memory.search(ask, BALANCED, NOW).candidates}
+    assert found == {"t0": 0.0, "t1": 2.0, "t2": 2.0}
+    assert memory.search(ask, BALANCED, NOW).candidates[0].turn_id == "t1"
+    assert memory.search(ask, BALANCED, NOW).notes["time_phrases"] == ["2 days ago"]
+    plain = memory.search(ask, resolve("no_temporal"), NOW).candidates
+    assert not any("time_match" in candidate.parts for candidate in plain)
+
+
+def test_questions_weigh_less_than_what_answers_them() -> None:
+    memory = experience(["do you play the cello?", "I play the cello"])
+    parts = {c.turn_id: c.parts for c in memory.search(query("play the cello"), BALANCED, NOW).candidates}
+    assert parts["t0"]["malus_question"] < 0 == parts["t2"]["malus_question"]
+
+
+def test_a_question_for_a_time_prefers_turns_that_say_one() -> None:
+    memory = experience(["we met in the park", "we met in the park in 2021"])
+    parts = {c.turn_id: c.parts for c in memory.search(query("when did we meet?"), BALANCED, NOW).candidates}
+    assert parts["t0"]["bonus_when"] == 0 < parts["t2"]["bonus_when"]

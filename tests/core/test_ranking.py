@@ -59,7 +59,8 @@ def test_an_explanation_names_what_was_dropped_and_why() -> None:
     told = recalled(explain=True, limits=Limits(knowledge=1, experience=1)).explain
     assert told is not None
     dropped = told["paths"]["experience"]["dropped"]
-    assert dropped[0]["reason"] == "ranked 2, limit 1"
+    assert dropped[0]["reason"].startswith("ranked 2, limit 1; 0.")
+    assert "behind the last kept, most of it" in dropped[0]["reason"]
     assert {"bm25", "w"} <= set(dropped[0]["parts"])
     assert told["vector"] is True
     assert recalled(explain=True, vector=None).explain["vector"] is False
@@ -92,3 +93,9 @@ def test_query_passage_by_preset() -> None:
     assert query_passage("Where is Ann?", ["Ann"], resolve("arpm"), user="u", assistant="a").startswith("[User_u]")
     assert query_passage("Where is Ann?", ["Ann"], resolve(None, {"query.augment": "none"})) == "Where is Ann?"
     assert query_passage("", [], resolve("arpm"), user="u", assistant="a") == ""
+
+
+def test_an_explanation_counts_what_was_never_ranked() -> None:
+    told = recalled(explain=True, exclude=frozenset({"t0"})).explain["paths"]["experience"]["never_ranked"]
+    assert told["the query's own turn"] == 1
+    assert all(isinstance(count, int) and count > 0 for count in told.values())

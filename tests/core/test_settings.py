@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streams.core import settings
-from streams.core.settings import BadSetting, UnknownPreset, as_dict, digest, presets, resolve
+from streams.core.settings import BadSetting, Catalogue, UnknownPreset, as_dict, digest, presets, resolve
 
 NAMES = [
     "balanced",
@@ -87,3 +87,55 @@ def test_known_settings_can_each_be_set_to_what_they_are() -> None:
     tree = as_dict(chosen)
     whole = {key: tree[key.split(".")[0]][key.split(".")[1]] for key in settings.known_settings()}
     assert resolve("balanced", whole) == chosen
+
+
+def test_a_users_preset_extends_shipped_ones_and_each_other() -> None:
+    mine = Catalogue(
+        """
+        [patient]
+        description = "a month is nothing"
+        [patient.experience]
+        lambda_hours = 720
+        [terse]
+        extends = "patient"
+        [terse.prompt]
+        recent_turns = 2
+        """,
+        origin="mine.toml",
+    )
+    terse = resolve("terse", {"prompt.temperature": 0.1}, mine)
+    assert (terse.preset, terse.experience.lambda_hours, terse.prompt.recent_turns) == ("terse", 720.0, 2)
+    assert terse.prompt.temperature == 0.1
+    assert mine.names()["patient"] == "a month is nothing"
+    assert mine.resolve("arpm") == resolve("arpm")
+    with pytest.raises(UnknownPreset, match="patient"):
+        mine.resolve("nope")
+    with pytest.raises(UnknownPreset):
+        resolve("patient")
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [
+        ("[a", "is no TOML"),
+        ("a = 1", "expected a table"),
+        ("[balanced]", "taken by a preset"),
+        ("['two words']", "letters, digits"),
+        ("[a]\nextends = 'nope'", "unknown preset 'nope'"),
+        ("[a]\nextends = 1", "takes a string"),
+        ("[a]\nextends = 'a'", "circle: a -> a"),
+        ("[a]\nextends = 'b'\n[b]\nextends = 'a'", "circle"),
+        ("[a.experiance]\nfloor = 1", "unknown table 'experiance'"),
+        ("[a]\nexperience = 1", "takes a table"),
+        ("[a.experience]\nflour = 1", "unknown setting 'experience.flour'"),
+        ("[a.experience]\nfloor = 2", "0 to 1, got 2"),
+        ("[a.experience]\nfloor = nan", "got nan"),
+        ("[a.experience]\nenabled = 'yes'", "true or false"),
+        ("[a.prompt]\nshare_memory = 0.9", "sum to more than 1"),
+    ],
+)
+def test_a_bad_catalogue_says_where_and_what(toml: str, told: str) -> None:
+    with pytest.raises(BadSetting) as raised:
+        Catalogue(toml, origin="mine.toml")
+    assert told in str(raised.value)
+    assert str(raised.value).startswith("mine.toml")
