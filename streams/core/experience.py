@@ -11,7 +11,6 @@ Yang et al. (2026), arXiv:2605.14802 (ARPM): s' = clip(cos, 0, 1) + b_session + 
 from __future__ import annotations
 
 import datetime as dt
-import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,34 +19,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streams.core import bm25, fusion, temporal, text, timephrases
+from streams.core import bm25, corrections, fusion, temporal, text, timephrases
+from streams.core.arrivals import Embedded
 from streams.core.candidates import Candidate, Found, RecallQuery, parts_of
+from streams.core.corrections import Answering
 from streams.core.settings import ExperienceSettings, Settings
-from streams.core.vectors import Vectors
 from streams.core.visibility import Column, Cut, Entries, Mask
 
 __all__ = ["Cut", "Experience", "TurnView"]
 
 PASSAGE_CHARACTERS_MAX = 4_000
 """Of a longer turn the beginning is embedded: embedders read about 512 tokens."""
-CORRECTION_SCORE_MIN = 0.25
-"""A correction of a turn answers the same questions as that turn: one that scores below this part of it is none."""
-CORRECTION_POOL = 50
-"""Best candidates that are compared with each other: what ranks below is not shown."""
-CORRECTION_NEARNESS_MIN = 0.75
-"""Part of an older turn's standardised cosine with the query that a newer one reaches if it answers the same question.
-Of 80 corrections (tests/core/corrections.py) 76 lie above; look-alikes that answer another (ramen asked, curry said
-later) at 0.35 to 0.67, but for two that differ in one character."""
-CORRECTION_NEARNESS_OVERLAP_MIN = 0.55
-CORRECTION_OVERLAP_MIN = 0.3
-"""Where the newer holds this part of the query's words (by weight) that the older holds, less nearness will do."""
-CORRECTION_NEARNESS_CHANGE_MIN = 0.4
-"""A turn that says that something changed ("no longer", "搬") is a correction at this nearness already."""
-CORRECTION_RELIEF = 0.05
-CORRECTION_SCORE_TOLD_MIN = 0.15
-"""Where words tell it as well (the query's, or words of change), a lower similarity and a lower score will do."""
-CODES_MAX = 8
-"""Codes of a query, such as order numbers, that a correction of what holds them has to hold."""
 NAMES_MAX = 32
 """Participants whose names count; a conversation has two."""
 SAMPLE = 256
@@ -113,7 +95,7 @@ class Experience:
         self._dated = Column(np.bool_)
         self._spans: dict[int, tuple[timephrases.Span, ...]] = {}
         self._postings = bm25.Postings()
-        self._vectors = _Embedded()
+        self._vectors = Embedded()
 
     @property
     def turns(self) -> Sequence[TurnView]:
@@ -439,37 +421,24 @@ class Experience:
         weight = temporal.floored(w_round * w_clock, chosen.floor)
         return base * weight, {"w_round": w_round, "w_clock": w_clock, "w": weight}
 
-    def _answering(self, query: str, ids: Ints, nearness: Floats | None, overlap: Floats) -> _Answering:
+    def _answering(self, query: str, ids: Ints, nearness: Floats | None, overlap: Floats) -> Answering:
         """What tells whether one turn answers a query about as well as another."""
-        terms = dict.fromkeys(term for term in text.query_tokens(query) if _CODE.fullmatch(term))
-        codes = [np.isin(ids, self._postings.posting(term)[:, 0]) for term in list(terms)[:CODES_MAX]]
+        terms = dict.fromkeys(term for term in text.query_tokens(query) if corrections.CODE.fullmatch(term))
+        codes = [np.isin(ids, self._postings.posting(term)[:, 0]) for term in list(terms)[: corrections.CODES_MAX]]
         near = np.zeros(len(ids)) if nearness is None else np.nan_to_num(nearness, nan=0.0)
         changing = self._changing.view()[ids]
-        return _Answering(near, overlap, changing, np.stack(codes) if codes else np.zeros((0, len(ids)), dtype=bool))
+        return Answering(near, overlap, changing, np.stack(codes) if codes else np.zeros((0, len(ids)), dtype=bool))
 
     def _corrected(
-        self, ids: Ints, score: Floats, vector_ids: Ints, sample: Ints, similarity: float, answers: _Answering
+        self, ids: Ints, score: Floats, vector_ids: Ints, sample: Ints, similarity: float, answers: Answering
     ) -> Floats:
-        """Scores in which no turn ranks above a newer one of the same speaker that says nearly the same.
-
-        The newer has to answer the query about as well: a question that repeats a rare word of a turn asks for that
-        turn, not for later ones that look like it. Ids ascend with the log, so one pass from old to new carries a
-        score along a chain of corrections.
-        """
-        lifted = score.copy()
-        best = np.sort(np.lexsort((ids, -np.round(score, 6)))[:CORRECTION_POOL])
-        best = best[vector_ids[best] >= 0]
+        """See ``corrections.lifted``; similarities and speakers of the best come from this owner's turns."""
+        best = corrections.best_of(ids, score, vector_ids)
         if len(best) < 2:
-            return lifted
-        answer, tell = answers.as_well(best)
-        alike = self._vectors.vectors.similarities(vector_ids[best], sample) >= similarity - CORRECTION_RELIEF * tell
+            return score.copy()
+        alike = self._vectors.vectors.similarities(vector_ids[best], sample)
         speakers = np.array([self._turns[index].speaker == "user" for index in ids[best].tolist()])
-        alike &= speakers[:, None] == speakers[None, :]
-        least = np.where(tell, CORRECTION_SCORE_TOLD_MIN, CORRECTION_SCORE_MIN)
-        alike &= answer & (score[best][:, None] >= least * score[best][None, :])
-        for newer, older in np.argwhere(np.tril(alike, -1)).tolist():
-            lifted[best[newer]] = max(lifted[best[newer]], lifted[best[older]])
-        return lifted
+        return corrections.lifted(score, best, alike, speakers, similarity, answers)
 
     def _candidate(self, index: int, score: float, parts: dict[str, float]) -> Candidate:
         turn = self._turns[index]
@@ -501,89 +470,6 @@ class _Pool:
     spans: tuple[timephrases.Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Answering:
-    """Of each of a pool: nearness and overlap to the query, whether it tells a change, ``(n,)``, and which codes of
-    the query it holds, ``(c, n)``."""
-
-    nearness: Floats
-    overlap: Floats
-    changing: Mask
-    codes: Mask
-
-    def as_well(self, rows: Ints) -> tuple[Mask, Mask]:
-        """Whether row i answers about as well as row j, and whether words tell it, both ``(k, k)``."""
-        near, held = np.maximum(self.nearness[rows], 0.0), self.overlap[rows]
-        # Without a word of the query in the older one there is nothing to repeat.
-        tell = (held[:, None] >= CORRECTION_OVERLAP_MIN * held[None, :]) & (held[None, :] > 0)
-        tell &= near[:, None] >= CORRECTION_NEARNESS_OVERLAP_MIN * near[None, :]
-        tell |= self.changing[rows][:, None] & (near[:, None] >= CORRECTION_NEARNESS_CHANGE_MIN * near[None, :])
-        answer = tell | (near[:, None] >= CORRECTION_NEARNESS_MIN * near[None, :])
-        for code in self.codes[:, rows]:
-            answer &= code[:, None] | ~code[None, :]
-        return np.asarray(answer), np.asarray(tell)
-
-
-class _Embedded:
-    """Vectors in the order in which they arrived, with the turns that they belong to."""
-
-    __slots__ = ("_arrived", "_owner_of", "_vector_of", "vectors")
-
-    def __init__(self) -> None:
-        self.vectors = Vectors()
-        self._arrived = Entries()
-        self._owner_of = Column(np.int64)
-        self._vector_of = Column(np.int64)
-
-    def expect(self) -> None:
-        """One more turn, without a vector so far."""
-        self._vector_of.append(-1)
-
-    def add(self, index: int, vector: npt.NDArray[np.int8], offset: int) -> bool:
-        if self._vector_of.view()[index] >= 0 or vector.ndim != 1 or not len(vector) or not self.vectors.fits(vector):
-            return False
-        self._arrived.append(offset, 0)
-        self._owner_of.append(index)
-        self._vector_of.view()[index] = len(self.vectors)
-        self.vectors.add(vector[None, :])
-        return True
-
-    def extend(self, owners: Ints, offsets: Ints, rows: npt.NDArray[np.int8]) -> None:
-        """``add`` of many, none of which ``add`` would pass over."""
-        first = len(self.vectors)
-        for offset in offsets.tolist():
-            self._arrived.append(offset, 0)
-        self._owner_of.extend(owners)
-        self._vector_of.view()[owners] = np.arange(first, first + len(owners))
-        self.vectors.add(rows)
-
-    def arrivals(self, offset: int) -> tuple[Ints, Ints]:
-        arrived = len(self._arrived.visible(Cut(offset)))
-        return self._owner_of.view(arrived).copy(), self._arrived.added[:arrived].copy()
-
-    def visible(self, mask: Mask, cut: Cut) -> tuple[Ints, Mask]:
-        """Turn of each vector that has arrived, ``(v,)``, and whether that turn is visible, ``(v,)`` bool."""
-        # The event time of a vector is its turn's, which the turns' mask has judged.
-        arrived = len(self._arrived.visible(Cut(cut.offset)))
-        owners = self._owner_of.view(arrived)
-        return owners, mask[owners]
-
-    def ids(self, indices: Ints, arrived: int) -> Ints:
-        """Vector of each turn, ``(n,)``; -1 where it has none that has arrived."""
-        found = self._vector_of.view()[indices]
-        return np.where(found < arrived, found, -1)
-
-    def cosines(self, query: npt.NDArray[np.int8], vector_ids: Ints) -> Floats:
-        """Cosine of a query and each vector, ``(n,)`` in [-1, 1]; NaN where the id is -1."""
-        out = np.full(len(vector_ids), np.nan)
-        there = vector_ids >= 0
-        if there.any():
-            out[there] = self.vectors.cosines(query, vector_ids[there])
-        return out
-
-
-_CODE = re.compile(r"(?=.*\d)(?=.*[a-z])[a-z\d]{4,}|\d{5,}")
-"""Terms that name one thing and nothing like it: letters with digits, long numbers."""
 _NONE: Ints = np.empty(0, dtype=np.int64)
 _MONTH_NAMES = "January February March April May June July August September October November December"
 _MONTHS = _MONTH_NAMES.split()

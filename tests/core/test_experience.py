@@ -116,7 +116,9 @@ def test_turns_outside_the_time_window_are_dropped_and_counted() -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_newer_of_two_contradicting_statements_ranks_above_the_older(gap: int, language: str) -> None:
     old, new, asked = {
-        "en": ("my flat is near Beijing station", "my flat is near Shanghai station", "is my flat in Beijing?"),
+        # Not "is my flat in Beijing?": who repeats a word of one statement alone asks for that statement. With a real
+        # embedder the newer wins there too (bench corrections); this one is a bag of words.
+        "en": ("my flat is near Beijing station", "my flat is near Shanghai station", "where is my flat?"),
         "zh": ("我住在北京", "我现在住在上海", "我住在北京吗"),
     }[language]
     filler = [f"word{number} thing{number}" for number in range(260)]
