@@ -42,9 +42,7 @@ class Settings(BaseSettings):
     replication: int = Field(default=1, ge=1, le=32767)
     session_timeout_ms: int | None = None
     """None: 10,000 on Kafka (11 s failover after kill -9, measured), 2,000 on the embedded broker."""
-    fetch_wait_ms: int = Field(
-        default_factory=lambda data: 30 if data["broker"] == "embedded" else 10, ge=1, le=1500
-    )
+    fetch_wait_ms: int = Field(default_factory=lambda data: 30 if data["broker"] == "embedded" else 10, ge=1, le=1500)
     """Faust hard-codes 1,500, which makes a drained partition wait that long: see connectors.faust_transport."""
 
     ingest_in_flight_max: int = Field(default=2000, ge=1)

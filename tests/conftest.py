@@ -1,4 +1,4 @@
-"""Settings of all tests: property tests are bounded by examples, not by a clock that other work on the machine moves."""
+"""Settings of all tests: property tests are bounded by examples, not by a clock that other work moves."""
 
 from __future__ import annotations
 

@@ -178,8 +178,8 @@ def test_the_named_speakers_turn_comes_first(speaker: str) -> None:
 def test_a_rare_word_of_the_query_is_not_outranked_by_newer_look_alikes(wanted: int) -> None:
     texts = [f"owner2的话 tok{number * 23 % 97}x3 第{number}句" for number in range(60)]
     for asked in (f"tok{wanted * 23 % 97}x3", texts[wanted]):
-        for given in ({}, {"vector": None}):
-            best = experience(texts).search(query(asked, **given), BALANCED, NOW).candidates[0]
+        for more in ({}, {"vector": None}):
+            best = experience(texts).search(query(asked, **more), BALANCED, NOW).candidates[0]
             assert best.turn_id == f"t{2 * wanted}"
 
 
@@ -189,7 +189,7 @@ def test_a_turn_without_a_vector_shows_no_vector() -> None:
     parts = {c.turn_id: c.parts for c in memory.search(query("馄饨"), BALANCED, NOW).candidates}
     assert "vector" in parts["t0"]
     assert not {"vector", "z_vector"} & set(parts["t10"])
-    assert all(value == value for values in parts.values() for value in values.values())
+    assert not any(math.isnan(value) for values in parts.values() for value in values.values())
 
 
 @pytest.mark.parametrize(("said", "asked"), [("我在臺灣學會做餛飩", "台湾学会做馄饨"), ("这里的风景", "這裏的風景")])
