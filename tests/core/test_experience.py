@@ -1,5 +1,6 @@
 """Experience: as of any offset by construction, window, isolation of the query's own turn, corrections."""
 
+import math
 from typing import Any
 
 import numpy as np
