@@ -11,6 +11,8 @@ from connectors.follower import record_of
 from connectors.ports import Record, Unavailable, UnknownTopic
 
 CONNECT_S = 10.0
+STALLED_S = 30.0
+"""Longest silence before the end of a partition: the broker is gone."""
 
 
 class LogReader:
@@ -26,7 +28,7 @@ class LogReader:
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 20,
                 "error_cb": lambda error: None,
-                "log_level": 3,
+                "log_level": 0,  # what matters is raised; librdkafka would print a line for every failed connection
             }
         )
 
@@ -72,11 +74,15 @@ class LogReader:
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
         open_partitions = set(starts)
         until = time.monotonic() + seconds_max if seconds_max is not None else None
+        heard = time.monotonic()
         try:
             while (follow or open_partitions) and (until is None or time.monotonic() < until):
                 message = self._consumer.poll(0.2)
                 if message is None:
+                    if not follow and time.monotonic() - heard > STALLED_S:
+                        raise Unavailable(f"the broker at {self._bootstrap} stopped answering")
                     continue
+                heard = time.monotonic()
                 error = message.error()
                 if error is None:
                     yield record_of(message)

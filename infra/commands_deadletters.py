@@ -192,10 +192,10 @@ def _letter_json(letter: DeadLetter, retries: list[str]) -> dict[str, Any]:
 def _print_list(items: list[Summary], target: Target, chars: int) -> None:
     table = Table(box=None, pad_edge=False)
     for heading, options in (
-        ("id", {"no_wrap": True}),
-        ("at", {"no_wrap": True}),
-        ("code", {"no_wrap": True}),
-        ("source", {"no_wrap": True}),
+        ("id", {"no_wrap": True, "min_width": chars}),
+        ("at", {"no_wrap": True, "min_width": 19}),
+        ("code", {"no_wrap": True, "min_width": max((len(item.code) for item in items), default=4)}),
+        ("source", {"no_wrap": True, "min_width": 20}),
         ("attempts", {"justify": "right"}),
         ("message", {"ratio": 1, "no_wrap": True, "overflow": "ellipsis"}),
     ):

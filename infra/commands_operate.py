@@ -37,7 +37,9 @@ GROUPS = {"turns": "ingest", "feedback": "ingest", "documents": "ingest", "perso
 def tail(
     topic: Annotated[str, typer.Argument(help=f"Topic without prefix: {', '.join(BY_NAME)}")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records arrive")] = False,
-    count: Annotated[int, typer.Option("--count", "-n", help="Newest records of each partition to begin with")] = 10,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, help="Newest records of each partition to begin with")
+    ] = 10,
     json: JsonOption = False,
     kafka: KafkaOption = None,
     clickhouse: ClickHouseOption = None,

@@ -252,7 +252,7 @@ def worker_ready_s(addresses: Addresses, folder: Path, *, prefix: str | None = N
 
 def snapshots(folder: Path) -> list[Path]:
     """Finished snapshots in a worker's data directory."""
-    return sorted(Path(folder, "snapshots").glob("*.snapshot"))
+    return sorted(Path(folder, "snapshots").rglob("*.snapshot"))
 
 
 def _await_snapshot(folder: Path, *, expected: bool) -> None:

@@ -26,7 +26,7 @@ from streams.core.experience import TurnView
 from streams.core.settings import PromptSettings, Settings
 from streams.core.text import token_estimate
 from streams.core.topics import serious_topics
-from streams.core.wording import Now, label, labels, tongue_of, wording, written_date
+from streams.core.wording import Now, label, labels, tongue_of, wording, zone_of
 
 REGIONS = {"knowledge": "knowledge", "memory": "user_memory", "experience": "experience"}
 """Paths in the order in which the context message shows them, and the tags that delimit them."""
@@ -89,7 +89,8 @@ def assemble(
     """
     chosen = settings.prompt
     tongue = tongue_of(anchor.language if anchor else None, query.text)
-    now = Now(query.now_ms, query.round)
+    dated = [piece.occurred_at for piece in evidence if piece.occurred_at] + [turn.occurred_at for turn in recent]
+    now = Now(query.now_ms, query.round, zoned=len({zone_of(instant) for instant in dated}) > 1)
     shown, recent_trace = _recent(recent, chosen)
     context, trace = _context(tongue, now, query, evidence, [turn.turn_id for turn, _ in shown], recent, chosen)
     persona = _anchor_text(tongue, anchor) if anchor else ""
@@ -245,7 +246,7 @@ def _opening(tongue: str, now: Now, evidence: Sequence[Evidence], recent: Sequen
     lines = [label(tongue, "now", date=now.date(newest[0] if newest else None), round=now.round)]
     if newest:
         ago = now.distance(tongue, newest[0], now.round - newest[1])
-        lines.append(label(tongue, "latest", date=written_date(newest[0]), round=newest[1], ago=ago))
+        lines.append(label(tongue, "latest", date=now.written(newest[0]), round=newest[1], ago=ago))
     return lines
 
 
@@ -253,7 +254,7 @@ def _item(tongue: str, now: Now, piece: Evidence, among_recent: bool) -> _Item:
     """Evidence as a headed block: mark, date, distance, source, speaker, and its text."""
     when = []
     if piece.occurred_at:
-        when = [written_date(piece.occurred_at), now.distance(tongue, piece.occurred_at, piece.rounds_ago)]
+        when = [now.written(piece.occurred_at), now.distance(tongue, piece.occurred_at, piece.rounds_ago)]
     if piece.path == "knowledge":
         # The title names a document best; without one its source, and failing that its id.
         source = label(tongue, "document", source=_inline(piece.title or piece.source or piece.document_id or ""))

@@ -65,6 +65,16 @@ class Now:
 
     now_ms: int
     round: int
+    zoned: bool = False
+    """Whether dates tell their offset: what is dated comes from more than one zone, so bare times would mislead."""
+
+    def written(self, instant: str) -> str:
+        """An instant as its producer wrote it, with its offset where zones are mixed.
+
+        >>> Now(0, 1, zoned=True).written("2026-05-20T11:03:14Z")
+        '2026-05-20 11:03 Z'
+        """
+        return f"{written_date(instant)} {zone_of(instant)}" if self.zoned else written_date(instant)
 
     def date(self, zone_of: str | None) -> str:
         """Now as ``2026-05-21 08:00`` in the zone of an instant (UTC by default).
@@ -98,6 +108,15 @@ def _rounds(tongue: str, rounds_ago: int) -> str:
     if rounds_ago < 1:
         return label(tongue, "this_round")
     return label(tongue, "round_ago") if rounds_ago == 1 else label(tongue, "rounds_ago", n=rounds_ago)
+
+
+def zone_of(instant: str) -> str:
+    """Offset of an instant as it was written.
+
+    >>> zone_of("2026-05-20T19:03:11.250+08:00"), zone_of("2026-05-20T11:03:14Z")
+    ('+08:00', 'Z')
+    """
+    return "Z" if instant[-1:] in "Zz" else instant[-6:]
 
 
 def written_date(instant: str) -> str:
