@@ -278,7 +278,7 @@ class Experience:
         spans = self._asked_spans(query, chosen, mask)
         if spans:
             notes["time_phrases"] = [span.phrase for span in spans]
-        ids = np.unique(np.concatenate([*lists, self._inside(spans, words, mask, chosen.pool)]))
+        ids = fusion.union([*lists, self._inside(spans, words, mask, chosen.pool)], len(mask))
         notes["not_near_enough"] = int(np.count_nonzero(mask)) - len(ids)
         if not len(ids):
             return None
@@ -338,7 +338,7 @@ class Experience:
     ) -> dict[str, Floats | None]:
         """Cosines of the pool, standardised, and those that the turns before and after lend."""
         adjacent = self._postings.adjacent(ids, mask) if lending else np.empty((0, len(ids)), dtype=np.int64)
-        wanted = np.unique(np.concatenate([ids, adjacent[adjacent >= 0]]))
+        wanted = fusion.union([ids, adjacent[adjacent >= 0]], len(mask))
         cosines = self._vectors.cosines(vector, self._vectors.ids(wanted, arrived))
         standard = fusion.z_scores(cosines, self._vectors.cosines(vector, sample))
         own = np.searchsorted(wanted, ids)

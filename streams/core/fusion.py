@@ -37,6 +37,18 @@ def top(scores: Floats, count: int) -> Ints:
     return ids[np.lexsort((-ids, -np.round(scores[ids], SCORE_DECIMALS)))][:count]
 
 
+def union(lists: Sequence[Ints], size: int) -> Ints:
+    """Ids below ``size`` that stand in any of the lists, ascending; several times faster than ``np.unique``.
+
+    >>> union([np.array([4, 1]), np.array([1, 2])], 6).tolist()
+    [1, 2, 4]
+    """
+    there = np.zeros(size, dtype=bool)
+    for ids in lists:
+        there[ids] = True
+    return np.flatnonzero(there)
+
+
 def rrf(lists: Sequence[Ints], candidates: Ints, k_rrf: float) -> Floats:
     """s_RRF(d) = Σ_i 1 / (k_rrf + rank_i(d) + 1), rank from 0; a list without d adds nothing.
 

@@ -228,7 +228,7 @@ def _scored(
     lists = [fusion.top(words, chosen.pool)]
     if near:
         lists.append(_merged(near, chosen.pool))
-    ids = np.unique(np.concatenate(lists))
+    ids = fusion.union(lists, len(words))
     notes["not_near_enough"] = sum(int(np.count_nonzero(scope.mask)) for scope in scopes) - len(ids)
     if not len(ids):
         return None
