@@ -53,34 +53,6 @@ bench: $(VENV)/.embedded ## speed beside something bare in one run: answer, inta
 	$(BIN)/mnemolog bench fold
 	$(BIN)/mnemolog bench latency
 
-up: $(VENV)/.dev ## install everything for development into .venv
-
-demo: $(VENV)/.embedded ## the main job on bundled data: own stack, four questions, nothing left running
-	$(BIN)/mnemolog demo
-
-test: $(VENV)/.dev ## all tests: unit, property, contract, integration on the embedded broker and on Apache Kafka
-	$(BIN)/python -m pytest
-
-unit: $(VENV)/.dev ## the tests that start no service
-	$(BIN)/python -m pytest -m "not integration and not kafka"
-
-check: $(VENV)/.dev ## lint, types, import rules, generated contract, compose file
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python -m infra.contract --check
-	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
-
-MINUTES ?= 15
-SEED ?= 1
-soak: $(VENV)/.embedded ## faults under load on Apache Kafka, then proof that nothing was lost (MINUTES=15 SEED=1)
-	$(BIN)/python -m infra.soak --minutes $(MINUTES) --seed $(SEED)
-
-bench: $(VENV)/.embedded ## speed side by side with a bare Kafka echo and loop, on the embedded stack
-	$(BIN)/mnemolog bench answer
-	$(BIN)/mnemolog bench intake
-
 up: $(VENV)/.embedded ## start the embedded stack; Ctrl-C stops it
 	$(BIN)/mnemolog up
 

@@ -102,3 +102,10 @@ def test_the_checks_notice_what_is_missing() -> None:
     assert exists("schemas/*.py", ROOT / "README.md")
     assert not exists("schemas/*.none", ROOT / "README.md")
     assert anchors("# Where to look *first*\n") == {"where-to-look-first"}
+
+
+def test_no_make_target_stands_twice() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = re.findall(r"^([a-z]+):", makefile, re.M)
+    assert sorted(set(targets)) == sorted(targets)
+    assert {"help", "setup", "demo", "test", "check", "bench", "up", "kafka", "lucene", "clean", "soak"} <= set(targets)
