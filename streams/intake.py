@@ -23,6 +23,7 @@ from schemas.envelope import ContractError, cloud_event_headers, derived_id, ins
 from schemas.positions import Position
 from schemas.topics import MESSAGE_BYTES_MAX, owner_key, partition_of
 from streams.core import chunking, intake
+from streams.letters import outgoing, source_of
 
 log = structlog.get_logger("ingest")
 
@@ -73,15 +74,15 @@ class Intake:
         return future
 
     async def _turn(self, record: Record) -> asyncio.Future[Any]:
-        event = intake.turn_recorded(record.value, _source(record), self._now())
+        event = intake.turn_recorded(record.value, source_of(record), self._now())
         return await self._journal(event)
 
     async def _feedback(self, record: Record) -> asyncio.Future[Any]:
-        event = intake.feedback_recorded(record.value, _source(record), self._now())
+        event = intake.feedback_recorded(record.value, source_of(record), self._now())
         return await self._journal(event)
 
     async def _persona(self, record: Record) -> asyncio.Future[Any]:
-        event = intake.persona_declared(record.value, _source(record), self._now())
+        event = intake.persona_declared(record.value, source_of(record), self._now())
         return await self._library(event, event.role_id)
 
     async def _document(self, record: Record) -> asyncio.Future[Any]:
@@ -100,7 +101,7 @@ class Intake:
     async def _learn(self, record: Record, document: Document, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
-        source = _source(record)
+        source = source_of(record)
         if document.deleted:
             removed = intake.document_removed(document, source, self._now())
             await (await self._library(removed, document.document_id))
@@ -209,7 +210,7 @@ class Intake:
         self._count(record, "dead_letter")
         metrics.dead_letter(error.code)
         letter = intake.dead_letter(
-            error, _source(record), key=record.key, value=record.value, headers=record.headers, at=self._now()
+            error, source_of(record), key=record.key, value=record.value, headers=record.headers, at=self._now()
         )
         log.warning(
             "dead_letter",
@@ -219,14 +220,7 @@ class Intake:
             code=error.code,
             error=error.message,
         )
-        return await self._log.append(
-            Outgoing(
-                topic=self._settings.topic("dead-letters"),
-                value=encode(letter),
-                key=letter.dead_letter_id.encode(),
-                headers=tuple(cloud_event_headers("dead_letter", 1, letter.dead_letter_id, letter.at)),
-            )
-        )
+        return await self._log.append(outgoing(self._settings, letter))
 
     def _now(self) -> str:
         return instant_of(self._clock.now_ms())
@@ -237,7 +231,3 @@ def _encoded(event: Any) -> bytes:
     if len(value) > EVENT_BYTES_MAX:
         raise ContractError("too_large", f"its event has {len(value)} bytes; at most {EVENT_BYTES_MAX} fit in the log")
     return value
-
-
-def _source(record: Record) -> Position:
-    return Position(topic=record.topic, partition=record.partition, offset=record.offset, timestamp=record.timestamp)

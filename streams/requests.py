@@ -20,12 +20,12 @@ from connectors.settings import Settings
 from schemas.codec import decode, encode, parse
 from schemas.envelope import ID_LENGTH_MAX, ContractError, cloud_event_headers, instant_of
 from schemas.headers import CORRELATION_ID, FORWARDED, BadHeader, ReplyTo, deadline_ms, reply_to
-from schemas.positions import Position
 from schemas.recalls import Failure, Reply, Request
 from schemas.topics import owner_key, partition_of
 from streams.core import intake, ranking
 from streams.core.answer import Answer, Refused, answer, moment_of, names_at, with_timings
 from streams.core.settings import BadSetting, UnknownPreset, resolve
+from streams.letters import outgoing, source_of
 from streams.serving import Memory, Shard
 
 log = structlog.get_logger("memory")
@@ -185,7 +185,7 @@ class Responder:
             shard.state,
             self._memory.library,
             request,
-            _source(record),
+            source_of(record),
             settings,
             vector,
             moment=moment,
@@ -299,7 +299,7 @@ class Responder:
         await self._reply(record, to, reply)
 
     async def _reply(self, record: Record, to: ReplyTo, reply: Reply, encoded: bytes | None = None) -> None:
-        reply_id = reply.recall_id or intake.position_id("reply", _source(record))
+        reply_id = reply.recall_id or intake.position_id("reply", source_of(record))
         headers = cloud_event_headers("reply", 1, reply_id, instant_of(self._now_ms()))
         if to.correlation_id is not None:
             headers.append((CORRELATION_ID, to.correlation_id))
@@ -317,20 +317,13 @@ class Responder:
         metrics.dead_letter(error.code)
         letter = intake.dead_letter(
             error,
-            _source(record),
+            source_of(record),
             key=record.key,
             value=record.value,
             headers=record.headers,
             at=instant_of(self._now_ms()),
         )
-        await self._append(
-            Outgoing(
-                topic=self._settings.topic("dead-letters"),
-                value=encode(letter),
-                key=letter.dead_letter_id.encode(),
-                headers=tuple(cloud_event_headers("dead_letter", 1, letter.dead_letter_id, letter.at)),
-            )
-        )
+        await self._append(outgoing(self._settings, letter))
 
     async def _append(self, outgoing: Outgoing) -> None:
         await (await self._memory.log.append(outgoing))
@@ -385,10 +378,6 @@ def _encoded(reply: Reply) -> bytes:
         )
         raise Refused(Failure(code="too_large", message=message))
     return encoded
-
-
-def _source(record: Record) -> Position:
-    return Position(topic=record.topic, partition=record.partition, offset=record.offset, timestamp=record.timestamp)
 
 
 def _ms(begun: float, ended: float) -> float:

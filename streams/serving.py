@@ -27,6 +27,7 @@ from schemas.turns import TurnEmbedded, TurnRecorded, TurnRefused
 from streams.core import intake
 from streams.core.conversation import JournalState, OwnerKey
 from streams.core.library import LibraryState
+from streams.letters import outgoing
 
 log = structlog.get_logger("memory")
 
@@ -273,14 +274,7 @@ class Memory:
         letter = intake.dead_letter(
             error, event.source, key=owner_key(*key), value=encode(turn_of(event)), headers=(), at=now
         )
-        sent = await self.log.append(
-            Outgoing(
-                topic=self.settings.topic("dead-letters"),
-                value=encode(letter),
-                key=letter.dead_letter_id.encode(),
-                headers=tuple(cloud_event_headers("dead_letter", 1, letter.dead_letter_id, letter.at)),
-            )
-        )
+        sent = await self.log.append(outgoing(self.settings, letter))
         await sent
         metrics.dead_letter(error.code)
         refused = TurnRefused(
