@@ -15,16 +15,28 @@ from schemas.deadletters import DeadLetter
 from schemas.documents import Document, DocumentChunked, DocumentRemoved
 from schemas.envelope import ContractError, derived_id, instant_ms
 from schemas.feedback import Feedback, FeedbackRecorded
+from schemas.memories import FactsOfKey, MemoriesExtracted, MemoryEmbedded
 from schemas.personas import Persona, PersonaDeclared
 from schemas.recalls import RecallAnswered, Reply, Request
 from schemas.turns import Turn, TurnEmbedded, TurnRecorded, TurnRefused
 from schemas.upcasts import upcast
 
-JournalEvent = TurnRecorded | TurnEmbedded | TurnRefused | FeedbackRecorded | RecallAnswered
+JournalEvent = (
+    TurnRecorded | TurnEmbedded | TurnRefused | FeedbackRecorded | RecallAnswered | MemoriesExtracted | MemoryEmbedded
+)
 LibraryEvent = DocumentChunked | DocumentRemoved | PersonaDeclared
 
 JOURNAL_EVENTS: dict[str, type] = {
-    cls.__name__: cls for cls in (TurnRecorded, TurnEmbedded, TurnRefused, FeedbackRecorded, RecallAnswered)
+    cls.__name__: cls
+    for cls in (
+        TurnRecorded,
+        TurnEmbedded,
+        TurnRefused,
+        FeedbackRecorded,
+        RecallAnswered,
+        MemoriesExtracted,
+        MemoryEmbedded,
+    )
 }
 LIBRARY_EVENTS: dict[str, type] = {cls.__name__: cls for cls in (DocumentChunked, DocumentRemoved, PersonaDeclared)}
 NEWEST_VERSION: dict[str, int] = dict.fromkeys((*JOURNAL_EVENTS, *LIBRARY_EVENTS), 1)
@@ -36,6 +48,7 @@ PUBLIC: dict[str, tuple[type, str, int]] = {
     "personas": (Persona, "persona", 1),
     "requests": (Request, "request", 1),
     "replies": (Reply, "reply", 1),
+    "facts": (FactsOfKey, "facts_of_key", 1),
     "dead-letters": (DeadLetter, "dead_letter", 1),
 }
 """Topic without prefix: its type, the value of ``type`` and the newest version."""

@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from schemas.codec import JournalEvent
 from schemas.envelope import instant_ms
 from schemas.feedback import FeedbackRecorded
+from schemas.memories import MemoriesExtracted, MemoryEmbedded
 from schemas.recalls import RecallAnswered
 from schemas.turns import TurnEmbedded, TurnRecorded, TurnRefused
 from streams.core import vectors
 from streams.core.experience import Experience, TurnView
+from streams.core.segmenting import Segments, asks_to_remember
+from streams.core.usermemory import UserMemory
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Raised whenever ``apply`` would make another state of the same events; snapshots of others are not read."""
 
 OwnerKey = tuple[str, str]
@@ -45,6 +48,9 @@ class Owner:
     rounds: int = 0
     feedback: dict[str, int] = field(default_factory=dict)
     recalls: dict[str, int] = field(default_factory=dict)
+    segments: Segments = field(default_factory=Segments)
+    memory: UserMemory | None = None
+    """Facts, summaries and atoms; None until there is one."""
 
     def visible(self, offset: int) -> int:
         """How many turns stand at or before an offset."""
@@ -111,6 +117,14 @@ class JournalState:
         """Turns whose id was taken by other content, by event id: the outstanding refusals."""
         self.refused: set[str] = set()
         self.recorded = RecordTimes()
+        self.segments_due: dict[tuple[OwnerKey, str], None] = {}
+        """Closed segments by owner and id, in order of closing: the outstanding extractions."""
+        self.sessions_open: dict[tuple[OwnerKey, str], int] = {}
+        """Record time in ms of the last turn of each open segment by owner and session, longest idle first."""
+        self.memories_unembedded: dict[tuple[OwnerKey, str], None] = {}
+        """Facts, summaries and atoms without a vector."""
+        self.facts_changed: dict[tuple[OwnerKey, str], tuple[int, str]] = {}
+        """Owners' keys that the topic ``facts`` has not been told of: offset and record time of the change."""
 
     @property
     def watermark(self) -> int:
@@ -135,7 +149,11 @@ class JournalState:
                 self.refused.add(event.causation_id)
                 self.conflicts.pop(event.causation_id, None)
             case FeedbackRecorded():
-                self._owner(key).feedback.setdefault(event.feedback_id, offset)
+                self._feedback_recorded(offset, key, event)
+            case MemoriesExtracted():
+                self._memories_extracted(offset, key, event)
+            case MemoryEmbedded():
+                self._memory_embedded(offset, key, event)
             case RecallAnswered():
                 self._owner(key).recalls.setdefault(event.recall_id, offset)
 
@@ -170,6 +188,81 @@ class JournalState:
         owner.views.append(view)
         owner.experience.append(view)
         self.unembedded[key, event.turn_id] = None
+        recorded_ms = instant_ms(event.recorded_at)
+        owner.segments.turn(
+            len(owner.views) - 1,
+            event.event_id,
+            event.session_id,
+            view.occurred_ms,
+            recorded_ms,
+            remember=event.speaker == "user" and asks_to_remember(event.text),
+        )
+        self._segments_changed(key, owner, event.session_id, recorded_ms)
+
+    def _segments_changed(self, key: OwnerKey, owner: Owner, session_id: str | None, recorded_ms: int) -> None:
+        """Note what an owner's last change closed and left open. A session moves to the end: it is the least idle."""
+        for segment in owner.segments.closed:
+            self.segments_due[key, segment.id] = None
+            if segment.session_id not in owner.segments.open:
+                self.sessions_open.pop((key, segment.session_id), None)
+        owner.segments.closed.clear()
+        if session_id is not None:
+            self.sessions_open.pop((key, session_id), None)
+            if session_id in owner.segments.open:
+                self.sessions_open[key, session_id] = recorded_ms
+
+    def _feedback_recorded(self, offset: int, key: OwnerKey, event: FeedbackRecorded) -> None:
+        owner = self._owner(key)
+        if event.feedback_id in owner.feedback:
+            return
+        owner.feedback[event.feedback_id] = offset
+        target = event.target
+        if event.kind in ("session_end", "remember"):
+            entry = owner.turns.get(target.turn_id) if target and target.turn_id else None
+            session = target.session_id if target else None
+            if entry is not None:
+                session = next(view.session_id for view in owner.views if view.offset == entry.offset)
+            for session_id in [session] if session else list(owner.segments.open):
+                owner.segments.close(session_id, "session_end" if event.kind == "session_end" else "remember")
+            self._segments_changed(key, owner, None, 0)
+        if event.kind in ("confirm", "deny", "remember") and target is not None and owner.memory is not None:
+            kind = "deny" if event.kind == "deny" else "confirm"
+            named = [target.memory_id] if target.memory_id else owner.memory.facts.of_turn(target.turn_id or "")
+            for memory_id in named:
+                owner.memory.feedback(kind, memory_id, offset, event.occurred_at, event.author)
+            self._facts_changed(key, owner.memory, offset, event.recorded_at)
+
+    def _facts_changed(self, key: OwnerKey, memory: UserMemory, offset: int, recorded_at: str) -> None:
+        for fact_key in memory.facts.changed_at(offset):
+            self.facts_changed[key, fact_key] = (offset, recorded_at)
+
+    def _memories_extracted(self, offset: int, key: OwnerKey, event: MemoriesExtracted) -> None:
+        owner = self.owners.get(key)
+        segment = owner.segments.find(event.segment_id) if owner else None
+        if owner is None or segment is None or not 0 < event.turns <= len(segment.views):
+            return
+        left = owner.views[segment.views[event.turns]] if event.turns < len(segment.views) else None
+        owner.segments.extracted(segment, event.turns, owner.turns[left.turn_id].event_id if left else None)
+        self.segments_due.pop((key, segment.id), None)
+        if segment.session_id not in owner.segments.open:
+            self.sessions_open.pop((key, segment.session_id), None)
+        self._segments_changed(key, owner, None, 0)
+        if owner.memory is None:
+            owner.memory = UserMemory(key)
+        for memory_id in owner.memory.extracted(event, offset):
+            self.memories_unembedded[key, memory_id] = None
+        self._facts_changed(key, owner.memory, offset, event.recorded_at)
+
+    def _memory_embedded(self, offset: int, key: OwnerKey, event: MemoryEmbedded) -> None:
+        owner = self.owners.get(key)
+        if owner is None or owner.memory is None or event.embedder != self.embedder:
+            return
+        try:
+            vector = vectors.decode(event.vector)
+        except ValueError:
+            return
+        if owner.memory.embed(event.memory_id, vector, offset):
+            self.memories_unembedded.pop((key, event.memory_id), None)
 
     def _turn_embedded(self, offset: int, key: OwnerKey, event: TurnEmbedded) -> None:
         owner = self.owners.get(key)
@@ -199,5 +292,9 @@ class JournalState:
             for view in owner.views:
                 entry = owner.turns[view.turn_id]
                 sha.update(repr((view, entry)).encode())
+            segments = [
+                (s.id, s.views, s.reason) for s in (*owner.segments.open.values(), *owner.segments.due.values())
+            ]
+            sha.update(repr((segments, owner.memory.dumped(self.watermark) if owner.memory else None)).encode())
         sha.update(repr((list(self.unembedded), sorted(self.conflicts), sorted(self.refused))).encode())
         return sha.hexdigest()

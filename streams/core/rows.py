@@ -10,6 +10,7 @@ import orjson
 
 from schemas.deadletters import DeadLetter
 from schemas.envelope import instant_ms
+from schemas.memories import Conflict, Fact, FactsOfKey, MemoriesExtracted
 from schemas.recalls import EvidenceRecord, RecallAnswered
 from schemas.turns import TurnRecorded
 
@@ -33,6 +34,26 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "key_base64", "value_base64", "error_code", "error_message", "attempts", "kafka_topic", "kafka_partition",
         "kafka_offset",
     ),
+    "facts_rows": (
+        "user_id", "role_id", "memory_id", "fact_key", "value", "status", "why", "confidence", "importance",
+        "confirmation", "multi", "valid_from", "valid_to", "conflict_id", "source_turn_id", "source_turns", "said_at",
+        "last_verified_at", "changed_at", "changed_offset", "change_number", "recorded_at", "journal_partition",
+        "journal_offset", "kafka_topic", "kafka_partition", "kafka_offset",
+    ),
+    "conflicts_rows": (
+        "conflict_id", "user_id", "role_id", "fact_key", "status", "opened_at", "opened_offset", "memory_ids", "values",
+        "winner", "closed_at", "closed_by", "kafka_topic", "kafka_partition", "kafka_offset",
+    ),
+    "summaries_rows": (
+        "memory_id", "user_id", "role_id", "session_id", "text", "importance", "method", "reason", "first_turn_id",
+        "last_turn_id", "turns", "occurred_at", "recorded_at", "event_id", "kafka_topic", "kafka_partition",
+        "kafka_offset",
+    ),
+    "extractions_rows": (
+        "segment_id", "user_id", "role_id", "session_id", "method", "fallback", "reason", "policy", "turns",
+        "statements", "judgements", "summarised", "redacted", "latency_ms", "tokens_in", "tokens_out", "cost",
+        "occurred_at", "recorded_at", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
+    ),
     "kafka_offsets": ("kafka_topic", "kafka_partition", "next_offset"),
 }  # fmt: skip
 
@@ -50,6 +71,16 @@ def rows_of(event: Any, topic: str, partition: int, offset: int) -> Iterator[Row
             yield "recalls_rows", (*_recall(event), *at)
             for item in event.evidence:
                 yield "recall_evidence_rows", (*_evidence(event, item), *at)
+        case MemoriesExtracted():
+            yield "extractions_rows", (*_extraction(event), *at)
+            if event.summary is not None:
+                yield "summaries_rows", (*_summary(event), *at)
+        case FactsOfKey():
+            for fact in event.facts:
+                for row in _fact(event, fact):
+                    yield "facts_rows", (*row, *at)
+            for conflict in event.conflicts:
+                yield "conflicts_rows", (*_conflict(event, conflict), *at)
         case DeadLetter():
             yield "dead_letters_rows", (*_dead_letter(event), *at)
 
@@ -84,6 +115,44 @@ def _evidence(event: RecallAnswered, item: EvidenceRecord) -> tuple[Any, ...]:
         item.turn_id, item.document_id, moment(item.occurred_at) if item.occurred_at else None, item.round,
         item.rounds_ago, item.score, item.parts, moment(event.occurred_at), position.topic, position.partition,
         position.offset,
+    )  # fmt: skip
+
+
+def _extraction(event: MemoriesExtracted) -> tuple[Any, ...]:
+    return (
+        event.segment_id, event.user_id, event.role_id, event.session_id, event.method, event.fallback, event.reason,
+        event.policy, event.turns, len(event.facts), len(event.judgements), event.summary is not None, event.redacted,
+        event.latency_ms, event.tokens_in, event.tokens_out, event.cost, moment(event.occurred_at),
+        moment(event.recorded_at), event.event_id,
+    )  # fmt: skip
+
+
+def _summary(event: MemoriesExtracted) -> tuple[Any, ...]:
+    assert event.summary is not None
+    return (
+        event.summary.memory_id, event.user_id, event.role_id, event.session_id, event.summary.text,
+        event.summary.importance, event.method, event.reason, event.first_turn_id, event.last_turn_id, event.turns,
+        moment(event.occurred_at), moment(event.recorded_at), event.event_id,
+    )  # fmt: skip
+
+
+def _fact(event: FactsOfKey, fact: Fact) -> Iterator[tuple[Any, ...]]:
+    turns = [source.turn_id for source in fact.sources]
+    for number, change in enumerate(fact.history or ()):
+        yield (
+            event.user_id, event.role_id, fact.memory_id, fact.key, fact.value, change.status, change.why,
+            fact.confidence, fact.importance, change.confirmation, fact.multi, fact.valid_from, change.valid_to,
+            change.conflict_id, turns[0] if turns else None, turns, moment(fact.said_at),
+            moment(fact.last_verified_at), moment(change.at), change.offset, number, moment(event.recorded_at),
+            event.position.partition, event.position.offset,
+        )  # fmt: skip
+
+
+def _conflict(event: FactsOfKey, conflict: Conflict) -> tuple[Any, ...]:
+    return (
+        conflict.conflict_id, event.user_id, event.role_id, conflict.key, conflict.status, moment(conflict.opened_at),
+        conflict.opened_offset, list(conflict.memory_ids), list(conflict.values), conflict.winner,
+        moment(conflict.closed_at) if conflict.closed_at else None, conflict.closed_by,
     )  # fmt: skip
 
 

@@ -19,8 +19,10 @@ import numpy.typing as npt
 from schemas.codec import JOURNAL_EVENTS, decode_event, encode
 from streams.core.conversation import JournalState, Owner, OwnerKey, RecordTimes, TurnEntry
 from streams.core.experience import Experience, TurnView
+from streams.core.segmenting import Segment
+from streams.core.usermemory import UserMemory
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """Raised when sections change."""
 
 TURNS_PER_SECTION = 500
@@ -48,6 +50,10 @@ def sections(state: JournalState) -> Iterator[Section]:
         *state.recorded.columns(),
         sorted(state.refused),
         [encode(event) for event in state.conflicts.values()],
+        # Segments come and go: they are copied at once, not read while others are folded in.
+        [_segment_row(key, state.owners[key].segments.due[name]) for key, name in state.segments_due],
+        [_segment_row(key, state.owners[key].segments.open[name]) for key, name in state.sessions_open],
+        [[*key, fact_key, *at] for (key, fact_key), at in state.facts_changed.items()],
     )
     for key, owner in owners:
         yield from _owner_sections(key, owner, last)
@@ -58,6 +64,8 @@ def _owner_sections(key: OwnerKey, owner: Owner, last: int) -> Iterator[Section]
     feedback = [item for item in owner.feedback.items() if item[1] <= last]
     recalls = [item for item in owner.recalls.items() if item[1] <= last]
     yield "owner", *key, feedback, recalls
+    if owner.memory is not None:
+        yield "memory", owner.memory.dumped(last)
     for start in range(0, size, TURNS_PER_SECTION):
         views = owner.views[start : min(size, start + TURNS_PER_SECTION)]
         yield "turns", [_row(view, owner.turns[view.turn_id], last) for view in views]
@@ -72,6 +80,32 @@ def _owner_sections(key: OwnerKey, owner: Owner, last: int) -> Iterator[Section]
         end = min(len(turns), start + VECTORS_PER_SECTION)
         rows = experience.vector_rows(start, end)
         yield "vectors", rows.shape[1], turns[start:end].tobytes(), offsets[start:end].tobytes(), rows.tobytes()
+
+
+def _segment_row(key: OwnerKey, segment: Segment) -> list[Any]:
+    views = np.array(segment.views, dtype=np.int64).tobytes()
+    return [*key, segment.id, segment.session_id, views, segment.last_ms, segment.recorded_ms, segment.reason]
+
+
+def _segments_restored(state: JournalState, due: list[Any], still_open: list[Any], changed: list[Any]) -> None:
+    for user_id, role_id, segment_id, session_id, views, last_ms, recorded_ms, reason in (*due, *still_open):
+        key = (user_id, role_id)
+        indexes = np.frombuffer(views, dtype=np.int64).tolist()
+        segment = Segment(segment_id, session_id, indexes, last_ms, recorded_ms, reason)
+        if reason is None:
+            state.owners[key].segments.open[session_id] = segment
+            state.sessions_open[key, session_id] = recorded_ms
+        else:
+            state.owners[key].segments.due[segment_id] = segment
+            state.segments_due[key, segment_id] = None
+    state.facts_changed = {((user, role), fact_key): (offset, at) for user, role, fact_key, offset, at in changed}
+    waiting = [
+        (owner.memory.learnt(memory_id), (key, memory_id))
+        for key, owner in state.owners.items()
+        if owner.memory is not None
+        for memory_id in owner.memory.without_vector()
+    ]
+    state.memories_unembedded = dict.fromkeys(item for _, item in sorted(waiting, key=lambda item: item[0]))
 
 
 def _row(view: TurnView, entry: TurnEntry, last: int) -> tuple[Any, ...]:
@@ -107,6 +141,8 @@ class _Restoring:
 
     def read(self, section: Section) -> None:
         match section:
+            case ("memory", dumped):
+                self.owner.memory = UserMemory.restored(self.key, dumped)
             case ("turns", rows):
                 for row in rows:
                     self._turn(row)
@@ -166,7 +202,7 @@ def restored(read: Iterable[Section]) -> JournalState:
     """
     reader = iter(read)
     try:
-        kind, partition, embedder, next_offset, offsets, times, refused, conflicts = next(reader)
+        kind, partition, embedder, next_offset, offsets, times, refused, conflicts, *segments = next(reader)
         if kind != "journal":
             raise UnreadableSnapshot(f"begins with {kind!r}, expected 'journal'")
         state = JournalState(partition, embedder)
@@ -188,7 +224,8 @@ def restored(read: Iterable[Section]) -> JournalState:
             restoring = _Restoring((user_id, role_id), Owner(feedback=dict(feedback), recalls=dict(recalls)))
         if restoring is not None:
             state.owners[restoring.key] = restoring.finish()
-    except (ValueError, TypeError, IndexError, AttributeError, StopIteration) as error:
+        _segments_restored(state, *segments)
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError, StopIteration) as error:
         raise UnreadableSnapshot(f"not a journal's state: {error!r}") from error
     waiting = [
         (entry.offset, (key, turn_id))

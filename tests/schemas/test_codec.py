@@ -226,8 +226,20 @@ def test_golden_event_is_read_and_written_as_it_ever_was(name: str) -> None:
     written = orjson.loads(encode(value))
     frozen = orjson.loads(golden)
     # Optional fields that came later are written as null; nothing that was there may change or go.
-    assert {key: item for key, item in written.items() if key in frozen} == frozen
-    assert all(written[key] in (None, [], {}) for key in written.keys() - frozen.keys())
+    assert _as_before(written, frozen) == frozen
+
+
+def _as_before(written: Any, frozen: Any) -> Any:
+    """What was written without the empty fields that the frozen one doesn't have, at any depth."""
+    if isinstance(written, dict) and isinstance(frozen, dict):
+        return {
+            key: _as_before(item, frozen.get(key))
+            for key, item in written.items()
+            if key in frozen or item not in (None, [], {})
+        }
+    if isinstance(written, list) and isinstance(frozen, list) and len(written) == len(frozen):
+        return [_as_before(item, before) for item, before in zip(written, frozen, strict=True)]
+    return written
 
 
 @pytest.mark.parametrize("name", sorted(TYPES))
@@ -250,6 +262,14 @@ def test_every_required_field_is_required_by_codec_and_schema(name: str) -> None
             _decode(name, orjson.dumps(without))
         with pytest.raises(jsonschema.ValidationError):
             _validate(name, without)
+
+
+@pytest.mark.parametrize("kind", ["facts", "conflicts", "summaries", "persona", "transcript"])
+def test_reads_take_no_query_and_searches_need_one(kind: str) -> None:
+    request = {"request_id": "q", "user_id": "u", "role_id": "r"}
+    assert decode("requests", orjson.dumps(request | {"kind": kind})).query == ""
+    with pytest.raises(ContractError, match="query"):
+        decode("requests", orjson.dumps(request | {"kind": "recall"}))
 
 
 def test_there_is_a_golden_event_of_every_type_and_version() -> None:
