@@ -12,19 +12,28 @@ import msgspec
 import orjson
 
 from schemas.deadletters import DeadLetter
-from schemas.documents import Document, DocumentChunked, DocumentRemoved
+from schemas.documents import ChunksEmbedded, Document, DocumentChunked, DocumentRemoved
 from schemas.envelope import ContractError, derived_id, instant_ms
 from schemas.feedback import Feedback, FeedbackRecorded
 from schemas.memories import FactsOfKey, MemoriesExtracted, MemoryEmbedded
 from schemas.personas import Persona, PersonaDeclared
 from schemas.recalls import RecallAnswered, Reply, Request
+from schemas.responses import AtomDistilled, ResponseGraded
 from schemas.turns import Turn, TurnEmbedded, TurnRecorded, TurnRefused
 from schemas.upcasts import upcast
 
 JournalEvent = (
-    TurnRecorded | TurnEmbedded | TurnRefused | FeedbackRecorded | RecallAnswered | MemoriesExtracted | MemoryEmbedded
+    TurnRecorded
+    | TurnEmbedded
+    | TurnRefused
+    | FeedbackRecorded
+    | RecallAnswered
+    | MemoriesExtracted
+    | MemoryEmbedded
+    | ResponseGraded
+    | AtomDistilled
 )
-LibraryEvent = DocumentChunked | DocumentRemoved | PersonaDeclared
+LibraryEvent = DocumentChunked | ChunksEmbedded | DocumentRemoved | PersonaDeclared
 
 JOURNAL_EVENTS: dict[str, type] = {
     cls.__name__: cls
@@ -36,9 +45,13 @@ JOURNAL_EVENTS: dict[str, type] = {
         RecallAnswered,
         MemoriesExtracted,
         MemoryEmbedded,
+        ResponseGraded,
+        AtomDistilled,
     )
 }
-LIBRARY_EVENTS: dict[str, type] = {cls.__name__: cls for cls in (DocumentChunked, DocumentRemoved, PersonaDeclared)}
+LIBRARY_EVENTS: dict[str, type] = {
+    cls.__name__: cls for cls in (DocumentChunked, ChunksEmbedded, DocumentRemoved, PersonaDeclared)
+}
 NEWEST_VERSION: dict[str, int] = dict.fromkeys((*JOURNAL_EVENTS, *LIBRARY_EVENTS), 1)
 
 PUBLIC: dict[str, tuple[type, str, int]] = {

@@ -87,6 +87,30 @@ class DocumentChunked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChunksEmbedded:
+    """Part ``part`` of ``parts`` of a revision's vectors by another embedder than the one that came with it.
+
+    The vectors count when all parts have arrived, and are searched when every document has some of that embedder.
+    """
+
+    event_id: str
+    occurred_at: Instant
+    recorded_at: Instant
+    document_id: Id
+    revision_id: str
+    part: int
+    parts: int
+    embedder: str
+    vectors: tuple[str, ...]
+    """``(d,)`` int8, base64, of the children in their order; empty: the embedder refuses the passage."""
+    causation_id: str | None = None
+    """The revision."""
+    correlation_id: str | None = None
+    type: Literal["ChunksEmbedded"] = "ChunksEmbedded"
+    version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRemoved:
     """A document that is no longer known from this offset on."""
 

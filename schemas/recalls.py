@@ -7,10 +7,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from schemas.envelope import Id, Instant, Metadata, instant_ms
+from schemas.envelope import Id, Instant, Metadata, ShortText, Text, instant_ms
+from schemas.memories import Conflict, Fact, Summary
+from schemas.personas import Persona
 from schemas.positions import Position, Watermark
+from schemas.responses import Check
 
-Kind = Literal["assemble", "recall"]
+Kind = Literal["assemble", "recall", "facts", "conflicts", "summaries", "persona", "transcript", "check"]
+SEARCHING: frozenset[str] = frozenset({"assemble", "recall"})
+"""Kinds that search; the others read, and take no query."""
 Path = Literal["knowledge", "experience", "memory"]
 ErrorCode = Literal[
     "bad_request",
@@ -61,13 +66,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A question to memory. ``assemble``: evidence and messages; ``recall``: evidence only."""
+    """A question to memory. ``assemble``: evidence and messages; ``recall``: evidence only; other kinds read."""
 
     request_id: Id
     kind: Kind
     user_id: Id
     role_id: Id
-    query: Query
+    query: Query = None  # type: ignore[assignment]
+    """Left out where the kind takes none; then it is empty."""
     session_id: Id | None = None
     now: Instant | None = None
     after: tuple[Id, ...] | None = None
@@ -76,10 +82,29 @@ class Request:
     set: dict[str, Any] | None = None
     limits: Limits | None = None
     explain: bool | None = None
+    history: bool | None = None
+    """``facts``: also what no longer holds, and every change of each."""
+    recall_id: Id | None = None
+    """``check``: the recall that the answer is an answer to."""
+    answer: Text | None = None
+    """``check``: the model's whole output."""
+    model: ShortText | None = None
+    final: bool | None = None
+    """``check``: the user is shown this output, so the round becomes an atom."""
+    turn_ids: Annotated[tuple[Id, ...], msgspec.Meta(max_length=10)] | None = None
+    """``check``: the turns of the round."""
+    usage: Metadata | None = None
+    """``check``: ``latency_ms``, ``tokens_in``, ``tokens_out``, ``attempt``, ``repaired``, ``temperature``."""
     type: Literal["request"] = "request"
     version: Literal[1] = 1
 
     def __post_init__(self) -> None:
+        if self.query is None:
+            if self.kind in SEARCHING:
+                raise ValueError(f"Object missing required field `query`, which a request of kind {self.kind!r} takes")
+            object.__setattr__(self, "query", "")
+        if self.kind == "check" and (self.recall_id is None or self.answer is None):
+            raise ValueError("a request of kind 'check' takes `recall_id` and `answer`")
         as_of = self.as_of
         for instant in (self.now, as_of.recorded_at if as_of else None, as_of.occurred_at if as_of else None):
             if instant is not None:
@@ -117,6 +142,20 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnShown:
+    """A turn of a transcript."""
+
+    turn_id: str
+    session_id: str
+    speaker: str
+    text: str
+    occurred_at: str
+    round: int
+    offset: int
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why a request got no answer."""
 
@@ -143,9 +182,19 @@ class Reply:
     timings_ms: dict[str, float] | None = None
     anchor: str | None = None
     """event_id of the anchor that stands in the system message; null: the role has none."""
+    anchor_repeated: Literal["rounds", "tokens"] | None = None
+    """Why the anchor stands before the query once more; null: it doesn't."""
+    serious_topics: tuple[str, ...] | None = None
+    """Why a lower temperature is suggested; null: nothing is serious."""
     not_embedded: tuple[str, ...] | None = None
     """Turns of ``after`` that were matched by words only, since their vectors were not there before the deadline."""
     explain: Metadata | None = None
+    facts: tuple[Fact, ...] | None = None
+    conflicts: tuple[Conflict, ...] | None = None
+    summaries: tuple[Summary, ...] | None = None
+    persona: Persona | None = None
+    turns: tuple[TurnShown, ...] | None = None
+    check: Check | None = None
     error: Failure | None = None
     type: Literal["reply"] = "reply"
     version: Literal[1] = 1
@@ -189,9 +238,14 @@ class RecallAnswered:
     config_digest: str
     evidence: tuple[EvidenceRecord, ...]
     query_vector: str | None = None
+    query_embedder: str | None = None
+    """Of ``query_vector``; null in records of before: that whose vectors were in use then."""
+    rerank: dict[str, float] | None = None
+    """What a reranker said of the candidates, by evidence id; null: it was not asked, or gave no answer in time."""
     messages_sha256: str | None = None
     temperature: float | None = None
     anchor: str | None = None
+    anchor_repeated: Literal["rounds", "tokens"] | None = None
     round: int = 0
     timings_ms: dict[str, float] = field(default_factory=dict)
     causation_id: str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,12 +20,17 @@ from connectors.settings import Settings
 from schemas.codec import decode, encode, parse
 from schemas.envelope import ID_LENGTH_MAX, ContractError, cloud_event_headers, instant_of
 from schemas.headers import CORRELATION_ID, FORWARDED, BadHeader, ReplyTo, deadline_ms, reply_to
-from schemas.recalls import Failure, Reply, Request
+from schemas.recalls import Failure, RecallAnswered, Reply, Request
+from schemas.responses import AtomDistilled, ResponseGraded
 from schemas.topics import owner_key, partition_of
+from streams.checking import checked
 from streams.core import intake, ranking
-from streams.core.answer import Answer, Refused, answer, moment_of, names_at, with_timings
-from streams.core.settings import BadSetting, UnknownPreset, resolve
+from streams.core.again import again
+from streams.core.answer import Moment, Refused, answer, moment_of, names_at, recall_id_of, shortlist, with_timings
+from streams.core.reranking import Opinion
+from streams.core.settings import BadSetting, Catalogue, UnknownPreset
 from streams.letters import outgoing, source_of
+from streams.opinions import opinion
 from streams.serving import Memory, Shard
 
 log = structlog.get_logger("memory")
@@ -46,16 +51,23 @@ EMBED_SHARE = 0.8
 """Share of the time to the deadline that ``after`` waits for vectors, once the turns themselves are there."""
 
 
-_preset = lru_cache(maxsize=64)(resolve)
-"""Settings of a preset without changes: most requests, a sixth of an answer's time if made anew each time."""
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A reply, and the events that record it."""
+
+    reply: Reply
+    events: tuple[RecallAnswered | ResponseGraded | AtomDistilled, ...]
 
 
 class Responder:
-    """Answers requests from a ``Memory``."""
+    """Answers requests from a ``Memory``, by the presets of a catalogue."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, catalogue: Catalogue | None = None) -> None:
         self._memory = memory
         self._settings = memory.settings
+        self._catalogue = catalogue or Catalogue()
+        # Settings of a preset without changes: most requests, a sixth of an answer's time if made anew each time.
+        self._preset = lru_cache(maxsize=64)(self._catalogue.resolve)
         self._in_work = 0
         self._open: dict[object, int] = {}
         """Record times of the requests that were begun and are not finished."""
@@ -167,19 +179,29 @@ class Responder:
         )
         return True
 
-    async def _answer(self, record: Record, request: Request, deadline: int, begun: float) -> Answer:
+    async def _answer(self, record: Record, request: Request, deadline: int, begun: float) -> _Answered:
         try:
-            settings = resolve(request.preset, request.set) if request.set else _preset(request.preset)
+            if request.set:
+                settings = self._catalogue.resolve(request.preset, request.set)
+            else:
+                settings = self._preset(request.preset)
         except UnknownPreset as error:
             raise Refused(Failure(code="unknown_preset", message=str(error))) from error
         except BadSetting as error:
             raise Refused(Failure(code="bad_request", message=str(error))) from error
         shard, not_embedded = await self._recallable(record.partition, request, deadline)
+        if request.kind == "check":
+            return await self._checked(request, shard)
+        recorded = await self._recorded(record, request, shard)
+        if recorded is not None:
+            return recorded
         # The moment is fixed before the query is embedded, since the embedded text depends on names known by then.
         moment = moment_of(shard.state, self._memory.library, request, record.timestamp)
         waited = time.perf_counter()
         vector = await self._query_vector(request, settings, names_at(shard.state, request, moment), deadline)
         embedded = time.perf_counter()
+        rerank = await self._opinion(shard, request, settings, vector, moment, deadline)
+        reranked = time.perf_counter()
         laps: dict[str, float] = {}
         answered = answer(
             shard.state,
@@ -189,19 +211,66 @@ class Responder:
             settings,
             vector,
             moment=moment,
-            config={"embedder": self._memory.embedder.name},
+            config=self._memory.config,
             recorded_at=instant_of(self._now_ms()),
+            rerank=rerank,
             lap=lambda stage: laps.__setitem__(stage, time.perf_counter()),
         )
         searched, ended = laps["search"], laps.get("prompt", laps["search"])
         timings = {
             "wait": _ms(begun, waited),
             "embed": _ms(waited, embedded),
-            "search": _ms(embedded, searched),
+            **({"rerank": _ms(embedded, reranked)} if rerank is not None else {}),
+            "search": _ms(reranked, searched),
             "prompt": _ms(searched, ended),
             "total": _ms(begun, time.perf_counter()),
         }
-        return with_timings(answered, timings, not_embedded)
+        answered = with_timings(answered, timings, not_embedded)
+        return _Answered(answered.reply, (answered.event,))
+
+    async def _recorded(self, record: Record, request: Request, shard: Shard) -> _Answered | None:
+        """The answer that a request got before: it was read again, since its worker died before the commit."""
+        key, recall_id = (request.user_id, request.role_id), recall_id_of(source_of(record))
+        event = await self._memory.recalls.find(shard.state, key, recall_id)
+        if event is None:
+            return None
+        log.info("request_answered_again", request_id=request.request_id, recall_id=recall_id)
+        return _Answered(
+            replace(again(shard.state, self._memory.library, event).reply, timings_ms=event.timings_ms), ()
+        )
+
+    async def _checked(self, request: Request, shard: Shard) -> _Answered:
+        """Grade a model's output against the recall that it answers."""
+        begun = time.perf_counter()
+        now = instant_of(self._now_ms())
+        recall, grade = await checked(self._memory.recalls, shard.state, self._memory.library, request, recorded_at=now)
+        reply = Reply(
+            request_id=request.request_id,
+            status="ok",
+            recall_id=recall.event.recall_id,
+            watermark=recall.reply.watermark,
+            preset=recall.reply.preset,
+            round=recall.reply.round,
+            anchor=recall.reply.anchor,
+            check=grade.check,
+            timings_ms={"total": _ms(begun, time.perf_counter())},
+        )
+        return _Answered(reply, (grade.event,) if grade.atom is None else (grade.event, grade.atom))
+
+    async def _opinion(
+        self, shard: Shard, request: Request, settings: Any, vector: Any, moment: Moment, deadline: int
+    ) -> Opinion | None:
+        """What the reranker says, if there is one and its opinion counts."""
+        if not settings.rerank.weight or self._memory.reranker is None:
+            return None
+        embedder = self._memory.config["embedder"]
+        return await opinion(
+            self._memory.reranker,
+            request.query,
+            shortlist(shard.state, self._memory.library, request, settings, vector, moment, embedder),
+            timeout_s=min(self._settings.rerank_timeout_ms / 1000, max(0.0, self._left_s(deadline))),
+            request_id=request.request_id,
+        )
 
     async def _recallable(self, partition: int, request: Request, deadline: int) -> tuple[Shard, tuple[str, ...]]:
         """The shard once it holds the turns of ``after``, and those of them that only words can find yet.
@@ -274,13 +343,13 @@ class Responder:
 
     # -- after the answer ---------------------------------------------------------------------------------------------
 
-    async def _send(self, record: Record, to: ReplyTo, answered: Answer, encoded: bytes) -> None:
+    async def _send(self, record: Record, to: ReplyTo, answered: _Answered, encoded: bytes) -> None:
         if not self._memory.lease():
             # Suspended past the session: another worker holds the partition and will answer from a newer state.
             raise Unavailable("this worker was suspended for longer than its group session")
-        event = await self._memory.append_journal(record.partition, answered.event)
+        events = [await self._memory.append_journal(record.partition, event) for event in answered.events]
         await self._reply(record, to, answered.reply, encoded)
-        await event
+        await asyncio.gather(*events)
         metrics.request("ok", answered.reply.timings_ms)
 
     async def _fail(self, record: Record, to: ReplyTo | None, request_id: str | None, failure: Failure) -> None:

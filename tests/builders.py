@@ -16,9 +16,11 @@ from connectors.inprocess import START_MS
 from connectors.ports import Header, Record
 from schemas import headers
 from schemas.envelope import derived_id, instant_of
+from schemas.memories import FactStatement, MemoriesExtracted
 from schemas.positions import Position
 from schemas.turns import TurnEmbedded, TurnRecorded, TurnRefused
 from streams.core import intake
+from streams.core.segmenting import segment_id
 
 MINUTE_MS = 60_000
 TEXTS = (
@@ -166,6 +168,44 @@ def turn_embedded(event: TurnRecorded, vector: Sequence[int], embedder: str = "h
         vector=base64.b64encode(np.asarray(vector, dtype=np.int8).tobytes()).decode(),
         causation_id=event.event_id,
     )
+
+
+def memories_extracted(event: TurnRecorded, *facts: tuple[str, str, str], **given: Any) -> MemoriesExtracted:
+    """The extraction of a segment of one turn, with facts as (key, value, kind)."""
+    values: dict[str, Any] = {
+        "event_id": derived_id(event.event_id, "MemoriesExtracted"),
+        "occurred_at": event.occurred_at,
+        "recorded_at": event.recorded_at,
+        "user_id": event.user_id,
+        "role_id": event.role_id,
+        "segment_id": segment_id(event.event_id),
+        "session_id": event.session_id,
+        "reason": "idle",
+        "first_turn_id": event.turn_id,
+        "last_turn_id": event.turn_id,
+        "turns": 1,
+        "method": "rules",
+        "policy": "newest_explicit",
+        "facts": tuple(
+            FactStatement(
+                key=key,
+                value=value,
+                norm=value.casefold(),
+                kind=kind,  # type: ignore[arg-type]
+                multi=key == "likes",
+                text=f"User's {key}: {value}",
+                confidence=0.9,
+                importance=3,
+                turn_id=event.turn_id,
+                start=0,
+                end=len(event.text),
+                said_at=event.occurred_at,
+            )
+            for key, value, kind in facts
+        ),
+        "causation_id": event.event_id,
+    }
+    return MemoriesExtracted(**values | given)
 
 
 def turn_refused(event: TurnRecorded) -> TurnRefused:

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from schemas.envelope import derived_id, instant_ms, instant_of
 from schemas.positions import Position, Watermark
-from schemas.recalls import AsOf, EvidenceRecord, Failure, Limits, RecallAnswered, Reply, Request
+from schemas.recalls import SEARCHING, AsOf, EvidenceRecord, Failure, Limits, RecallAnswered, Reply, Request
 from streams.core import prompt, ranking
 from streams.core.conversation import JournalState, Owner
 from streams.core.experience import Cut, TurnView
 from streams.core.library import LibraryState
-from streams.core.ranking import RecallQuery
+from streams.core.ranking import RecallQuery, Recollection
+from streams.core.reading import Reading, read
+from streams.core.reranking import Opinion
 from streams.core.settings import Settings, as_dict, digest
 
 
@@ -56,6 +58,9 @@ class Answer:
     event: RecallAnswered
 
 
+SCENE_TURNS = 6
+"""Turns whose mean vector is the scene: three rounds."""
+
 _NOBODY = Owner()
 
 
@@ -79,8 +84,30 @@ def moment_of(journal: JournalState, library: LibraryState, request: Request, re
         default_now = record_ms
     else:
         journal_cut = Cut(*_journal_cut(journal, owner, request.as_of))
+        if request.kind not in SEARCHING and request.as_of.occurred_at is not None:
+            # What was true then, by all that has been learnt since: extraction comes after the turns that it is of.
+            journal_cut = Cut(journal.watermark, journal_cut.event_ms)
         library_cut = Cut(_library_offset(journal, library, journal_cut.offset, request.as_of), journal_cut.event_ms)
         default_now = _time_of(owner, journal_cut, request.as_of, record_ms)
+    now_ms = instant_ms(request.now) if request.now else default_now
+    return _moment(owner, request, journal_cut, library_cut, now_ms)
+
+
+def moment_at(
+    journal: JournalState,
+    request: Request,
+    *,
+    journal_offset: int,
+    library_offset: int,
+    event_ms: int | None,
+    now_ms: int,
+) -> Moment:
+    """The moment of a request that was answered from known prefixes of the logs."""
+    owner = journal.owners.get((request.user_id, request.role_id), _NOBODY)
+    return _moment(owner, request, Cut(journal_offset, event_ms), Cut(library_offset, event_ms), now_ms)
+
+
+def _moment(owner: Owner, request: Request, journal_cut: Cut, library_cut: Cut, now_ms: int) -> Moment:
     visible = owner.visible(journal_cut.offset)
     last = _last_visible(owner, visible, journal_cut.event_ms)
     own = last if last is not None and _is_query(last, request.query) else None
@@ -88,11 +115,39 @@ def moment_of(journal: JournalState, library: LibraryState, request: Request, re
     return Moment(
         journal=journal_cut,
         library=library_cut,
-        now_ms=instant_ms(request.now) if request.now else default_now,
+        now_ms=now_ms,
         round=rounds if own is not None else rounds + 1,
         visible=visible,
         own_turn=own,
     )
+
+
+def embedders_at(journal: JournalState, library: LibraryState, request: Request, moment: Moment) -> tuple[str, ...]:
+    """Embedders whose vectors are in use at a moment, that of the owner's turns first; empty: there are no vectors."""
+    owner = journal.owners.get((request.user_id, request.role_id), _NOBODY)
+    return tuple(dict.fromkeys(name for name in _in_use(owner, library, moment).values() if name is not None))
+
+
+def _in_use(owner: Owner, library: LibraryState, moment: Moment) -> dict[str, str | None]:
+    """Embedder by path."""
+    offset = moment.journal.offset
+    return {
+        "experience": owner.experience.vectors.uses.at(offset),
+        "memory": owner.memory.vectors.uses.at(offset) if owner.memory is not None else None,
+        "knowledge": library.knowledge.uses.at(moment.library.offset),
+    }
+
+
+def _embedders_told(owner: Owner, library: LibraryState, moment: Moment, embedder: str) -> dict[str, Any]:
+    """What an explanation says of embedders: a path whose vectors are of another is matched by words only."""
+    in_use = _in_use(owner, library, moment)
+    notes = [
+        f"{path} is matched by words only: its vectors in use at that point are of {name}, and a query can't be "
+        f"compared with them that {embedder} embedded"
+        for path, name in in_use.items()
+        if name not in (None, embedder)
+    ]
+    return {"query": embedder, **in_use, **({"notes": notes} if notes else {})}
 
 
 def names_at(journal: JournalState, request: Request, moment: Moment) -> tuple[str, ...]:
@@ -166,6 +221,8 @@ def answer(
     moment: Moment,
     config: dict[str, Any],
     recorded_at: str,
+    rerank: Opinion | None = None,
+    config_digest: str | None = None,
     lap: Callable[[str], None] = lambda stage: None,
 ) -> Answer:
     """Evidence, messages and the record of the answer.
@@ -175,34 +232,38 @@ def answer(
     vector : (d,) int8 or None
         The query's recorded vector; None: the embedder was away, words alone decide.
     config : dict
-        What besides ``settings`` decides the answer (embedder and calibration): part of the digest.
+        What besides ``settings`` decides the answer: part of the digest. ``embedder`` names that of ``vector``, by
+        default the one in use; vectors of others are not searched.
+    rerank : Opinion, optional
+        What a reranker said of the ``shortlist``; recorded, so that a replay needs no model.
+    config_digest : str, optional
+        As it was recorded, where an answer is computed again; by default it is worked out.
     lap : callable
         Told the name of each stage when it ends, so that a caller with a clock can time it.
     """
     owner = journal.owners.get((request.user_id, request.role_id), _NOBODY)
-    limits = request.limits or Limits()
-    query = RecallQuery(
-        text=request.query,
-        vector=vector,
-        now_ms=moment.now_ms,
-        round=moment.round,
-        session_id=request.session_id,
-        user_id=request.user_id,
-        role_id=request.role_id,
-        names=owner.experience.names(moment.journal),
-        exclude=frozenset({moment.own_turn.turn_id}) if moment.own_turn else frozenset(),
-        limits=limits,
-    )
-    found = ranking.recall(
-        owner.experience,
-        library.knowledge,
-        query,
-        settings,
-        moment.journal,
-        moment.library,
-        journal_partition=journal.partition,
-        explain=bool(request.explain),
-    )
+    embedder = config.get("embedder") or next(iter(embedders_at(journal, library, request, moment)), "")
+    query = _query_of(owner, request, vector, moment, embedder)
+    found, told = Recollection((), None), Reading()
+    recent = _recent(owner, moment, request, settings.prompt.recent_turns) if request.kind == "assemble" else ()
+    if request.kind in SEARCHING:
+        found = ranking.recall(
+            owner.experience,
+            library.knowledge,
+            query,
+            settings,
+            moment.journal,
+            moment.library,
+            journal_partition=journal.partition,
+            memory=owner.memory,
+            scene=_scene(owner, moment, request, settings),
+            recent=frozenset(turn.turn_id for turn in recent),
+            explain=bool(request.explain),
+            rerank=rerank,
+        )
+    else:
+        days = settings.memory.summary_days
+        told = read(owner, library, request, moment.journal, moment.library, now_ms=moment.now_ms, days=days)
     lap("search")
     anchor = library.anchor(request.role_id, moment.library)
     assembly = None
@@ -210,22 +271,29 @@ def answer(
         assembly = prompt.assemble(
             query=query,
             evidence=found.evidence,
-            recent=_recent(owner, moment, request, settings),
+            recent=recent,
             anchor=anchor.persona if anchor else None,
             settings=settings,
         )
         lap("prompt")
-    config_digest = digest(settings, config)
-    recall_id = "r-" + derived_id("recall", source.topic, source.partition, source.offset)
+    config_digest = config_digest or digest(settings, config)
+    recall_id = recall_id_of(source)
     messages = assembly.messages if assembly else None
     watermark = Watermark(journal={str(journal.partition): moment.journal.offset}, library={"0": moment.library.offset})
     explain = {**(found.explain or {}), **({"prompt": assembly.trace} if assembly else {})} if request.explain else None
+    if explain:
+        explain["embedder"] = _embedders_told(owner, library, moment, embedder)
     reply = Reply(
         request_id=request.request_id,
         status="ok",
         recall_id=recall_id,
         messages=messages,
-        evidence=found.evidence,
+        evidence=found.evidence if request.kind in SEARCHING else None,
+        facts=told.facts,
+        conflicts=told.conflicts,
+        summaries=told.summaries,
+        persona=told.persona,
+        turns=told.turns,
         watermark=watermark,
         preset=settings.preset,
         config_digest=config_digest,
@@ -233,9 +301,45 @@ def answer(
         temperature=assembly.temperature if assembly else None,
         round=moment.round,
         anchor=anchor.event_id if anchor else None,
+        anchor_repeated=assembly.anchor_repeated if assembly else None,
+        serious_topics=(assembly.serious_topics or None) if assembly else None,
         explain=explain,
     )
-    return Answer(reply, _event(reply, request, source, settings, vector, moment, recorded_at))
+    event = _event(reply, request, source, settings, vector, moment, recorded_at, rerank)
+    return Answer(reply, replace(event, query_embedder=embedder or None))
+
+
+def shortlist(
+    journal: JournalState,
+    library: LibraryState,
+    request: Request,
+    settings: Settings,
+    vector: NDArray[np.int8] | None,
+    moment: Moment,
+    embedder: str,
+) -> dict[str, str]:
+    """Text by evidence id of the candidates that a reranker is asked about: the best of each path."""
+    owner = journal.owners.get((request.user_id, request.role_id), _NOBODY)
+    query = _query_of(owner, request, vector, moment, embedder)
+    return ranking.shortlist(owner.experience, library.knowledge, query, settings, moment.journal, moment.library)
+
+
+def _query_of(
+    owner: Owner, request: Request, vector: NDArray[np.int8] | None, moment: Moment, embedder: str
+) -> RecallQuery:
+    return RecallQuery(
+        text=request.query,
+        vector=vector,
+        embedder=embedder,
+        now_ms=moment.now_ms,
+        round=moment.round,
+        session_id=request.session_id,
+        user_id=request.user_id,
+        role_id=request.role_id,
+        names=owner.experience.names(moment.journal),
+        exclude=frozenset({moment.own_turn.turn_id}) if moment.own_turn else frozenset(),
+        limits=request.limits or Limits(),
+    )
 
 
 def _event(
@@ -246,6 +350,7 @@ def _event(
     vector: NDArray[np.int8] | None,
     moment: Moment,
     recorded_at: str,
+    rerank: Opinion | None,
 ) -> RecallAnswered:
     assert reply.recall_id is not None
     assert reply.watermark is not None
@@ -282,17 +387,43 @@ def _event(
             for item in reply.evidence or ()
         ),
         query_vector=base64.b64encode(vector.tobytes()).decode() if vector is not None else None,
+        rerank=dict(rerank.scores) or None if rerank is not None else None,
         messages_sha256=reply.messages_sha256,
         temperature=reply.temperature,
         anchor=reply.anchor,
+        anchor_repeated=reply.anchor_repeated,
         round=moment.round,
         correlation_id=request.request_id,
     )
 
 
-def _recent(owner: Owner, moment: Moment, request: Request, settings: Settings) -> tuple[TurnView, ...]:
+def _scene(owner: Owner, moment: Moment, request: Request, settings: Settings) -> NDArray[np.int8] | None:
+    """Mean vector of the last turns: what is being talked about. None: nothing is, or nobody asks for it."""
+    if owner.memory is None or not settings.memory.enabled or not settings.memory.scene_weight:
+        return None
+    offset = moment.journal.offset
+    if owner.experience.vectors.uses.at(offset) != owner.memory.vectors.uses.at(offset):
+        return None  # of two embedders: not to be compared
+    recent = _recent(owner, moment, request, SCENE_TURNS)
+    return owner.experience.scene([turn.turn_id for turn in recent], moment.journal)
+
+
+def recall_id_of(source: Position) -> str:
+    """Id of the recall that answers the request at a position.
+
+    With its time: after a restore ``requests`` begins anew, and other requests stand at the same offsets.
+    """
+    return "r-" + derived_id("recall", source.topic, source.partition, source.offset, source.timestamp or 0)
+
+
+def recent_turns(journal: JournalState, request: Request, moment: Moment, settings: Settings) -> tuple[TurnView, ...]:
+    """The turns that a prompt shows in full."""
+    owner = journal.owners.get((request.user_id, request.role_id), _NOBODY)
+    return _recent(owner, moment, request, settings.prompt.recent_turns)
+
+
+def _recent(owner: Owner, moment: Moment, request: Request, wanted: int) -> tuple[TurnView, ...]:
     """The newest turns of the session (without one: of the owner), without the query's own."""
-    wanted = settings.prompt.recent_turns
     recent: list[TurnView] = []
     for view in reversed(owner.views[: moment.visible]):
         if len(recent) >= wanted:

@@ -12,6 +12,7 @@ from schemas.deadletters import DeadLetter
 from schemas.envelope import instant_ms
 from schemas.memories import Conflict, Fact, FactsOfKey, MemoriesExtracted
 from schemas.recalls import EvidenceRecord, RecallAnswered
+from schemas.responses import AtomDistilled, ResponseGraded
 from schemas.turns import TurnRecorded
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -22,7 +23,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "recalls_rows": (
         "recall_id", "request_id", "kind", "user_id", "role_id", "session_id", "query", "occurred_at", "recorded_at",
         "preset", "config_digest", "parameters", "watermark", "round", "evidence_count", "messages_sha256",
-        "temperature", "anchor", "timings_ms", "total_ms", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
+        "temperature", "anchor", "anchor_repeated", "timings_ms", "total_ms", "event_id", "kafka_topic",
+        "kafka_partition", "kafka_offset",
     ),
     "recall_evidence_rows": (
         "recall_id", "mark", "path", "id", "user_id", "role_id", "speaker", "source", "turn_id", "document_id",
@@ -54,6 +56,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "statements", "judgements", "summarised", "redacted", "latency_ms", "tokens_in", "tokens_out", "cost",
         "occurred_at", "recorded_at", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
     ),
+    "responses_rows": (
+        "response_id", "recall_id", "user_id", "role_id", "session_id", "model", "round", "response", "analysis",
+        "faults", "marks", "unknown_marks", "need", "plausibility", "compliance", "violation_rules", "violation_texts",
+        "unsupported_claims", "method", "final", "repaired", "attempt", "anchor", "anchor_repeated", "temperature",
+        "latency_ms", "tokens_in", "tokens_out", "turn_ids", "occurred_at", "recorded_at", "kafka_topic",
+        "kafka_partition", "kafka_offset",
+    ),
+    "atoms_rows": (
+        "memory_id", "recall_id", "user_id", "role_id", "session_id", "round", "query", "analysis", "response", "text",
+        "need", "parents", "sources", "turn_ids", "importance", "method", "occurred_at", "recorded_at", "event_id",
+        "kafka_topic", "kafka_partition", "kafka_offset",
+    ),
     "kafka_offsets": ("kafka_topic", "kafka_partition", "next_offset"),
 }  # fmt: skip
 
@@ -75,6 +89,10 @@ def rows_of(event: Any, topic: str, partition: int, offset: int) -> Iterator[Row
             yield "extractions_rows", (*_extraction(event), *at)
             if event.summary is not None:
                 yield "summaries_rows", (*_summary(event), *at)
+        case ResponseGraded():
+            yield "responses_rows", (*_response(event), *at)
+        case AtomDistilled():
+            yield "atoms_rows", (*_atom(event), *at)
         case FactsOfKey():
             for fact in event.facts:
                 for row in _fact(event, fact):
@@ -104,7 +122,8 @@ def _recall(event: RecallAnswered) -> tuple[Any, ...]:
         event.recall_id, request.request_id, request.kind, event.user_id, event.role_id, request.session_id,
         request.query, moment(event.occurred_at), moment(event.recorded_at), event.preset, event.config_digest,
         _json(event.parameters), _json(event.watermark), event.round, len(event.evidence), event.messages_sha256,
-        event.temperature, event.anchor, event.timings_ms, event.timings_ms.get("total", 0.0), event.event_id,
+        event.temperature, event.anchor, event.anchor_repeated, event.timings_ms, event.timings_ms.get("total", 0.0),
+        event.event_id,
     )  # fmt: skip
 
 
@@ -153,6 +172,26 @@ def _conflict(event: FactsOfKey, conflict: Conflict) -> tuple[Any, ...]:
         conflict.conflict_id, event.user_id, event.role_id, conflict.key, conflict.status, moment(conflict.opened_at),
         conflict.opened_offset, list(conflict.memory_ids), list(conflict.values), conflict.winner,
         moment(conflict.closed_at) if conflict.closed_at else None, conflict.closed_by,
+    )  # fmt: skip
+
+
+def _response(event: ResponseGraded) -> tuple[Any, ...]:
+    return (
+        event.event_id, event.recall_id, event.user_id, event.role_id, event.session_id, event.model, event.round,
+        event.response, event.analysis, list(event.faults), list(event.marks), list(event.unknown_marks), event.need,
+        event.plausibility, event.compliance, [violation.rule for violation in event.violations],
+        [violation.text for violation in event.violations], list(event.unsupported_claims), event.method, event.final,
+        event.repaired, event.attempt, event.anchor, event.anchor_repeated, event.temperature, event.latency_ms,
+        event.tokens_in, event.tokens_out, list(event.turn_ids), moment(event.occurred_at), moment(event.recorded_at),
+    )  # fmt: skip
+
+
+def _atom(event: AtomDistilled) -> tuple[Any, ...]:
+    return (
+        event.memory_id, event.recall_id, event.user_id, event.role_id, event.session_id, event.round, event.query,
+        event.analysis, event.response, event.text, event.need, list(event.parents), event.sources,
+        list(event.turn_ids), event.importance, event.method, moment(event.occurred_at), moment(event.recorded_at),
+        event.event_id,
     )  # fmt: skip
 
 

@@ -1,0 +1,102 @@
+"""Recorded recalls taken up again: for a request that is read twice, and for the check of a model's output.
+
+Invariants: a recall is found for its own owner only; what was recorded once is answered with the same messages ever
+after; an output is graded against the prompt that was really sent.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from connectors.ports import Record
+from schemas.codec import JOURNAL_EVENTS, decode_event
+from schemas.recalls import Failure, RecallAnswered, Request
+from streams.core.again import again, moment_of_record, settings_of
+from streams.core.answer import Answer, Refused, recent_turns
+from streams.core.conversation import JournalState, OwnerKey
+from streams.core.grading import Grade, graded
+from streams.core.library import LibraryState
+
+RECENT_MAX = 2_000
+"""Recalls kept in memory, at about 10 kB each; older ones are read from the journal."""
+
+ReadAt = Callable[[int, int], Awaitable[Record | None]]
+"""(partition, offset) of the journal to its record; None: there is none."""
+
+
+class RecordedRecalls:
+    """Finds the events of answered requests.
+
+    Parameters
+    ----------
+    read_at : ReadAt or None
+        None: only those that were folded lately are found.
+    """
+
+    def __init__(self, read_at: ReadAt | None = None) -> None:
+        self.read_at = read_at
+        self._recent: OrderedDict[tuple[OwnerKey, str], RecallAnswered] = OrderedDict()
+
+    def folded(self, event: RecallAnswered) -> None:
+        """Keep an event that came through the journal; of two with one id the first counts, as in the fold."""
+        self._recent.setdefault(((event.user_id, event.role_id), event.recall_id), event)
+        while len(self._recent) > RECENT_MAX:
+            self._recent.popitem(last=False)
+
+    async def find(self, state: JournalState, key: OwnerKey, recall_id: str) -> RecallAnswered | None:
+        """The event of a recall of this owner; None: it has no such recall, or its record can't be read."""
+        owner = state.owners.get(key)
+        offset = owner.recalls.get(recall_id) if owner is not None else None
+        if offset is None:
+            return None
+        known = self._recent.get((key, recall_id))
+        if known is not None or self.read_at is None:
+            return known
+        record = await self.read_at(state.partition, offset)
+        event = decode_event(record.value, JOURNAL_EVENTS) if record is not None else None
+        if not isinstance(event, RecallAnswered) or (event.user_id, event.role_id) != key:
+            return None
+        return event
+
+
+async def checked(
+    recalls: RecordedRecalls, journal: JournalState, library: LibraryState, request: Request, *, recorded_at: str
+) -> tuple[Answer, Grade]:
+    """The recall of a ``check`` request, and what is made of its output.
+
+    Raises
+    ------
+    Refused
+        ``bad_request``: this owner has no such recall, or it was no prompt.
+    """
+    key = (request.user_id, request.role_id)
+    event = await recalls.find(journal, key, request.recall_id or "")
+    if event is None:
+        raise Refused(
+            Failure(
+                code="bad_request",
+                message=f"`recall_id` {request.recall_id!r} is no recall of user {key[0]!r}, role {key[1]!r}; expected "
+                f"that of an earlier reply to this owner",
+            )
+        )
+    if event.request.kind != "assemble":
+        raise Refused(
+            Failure(
+                code="bad_request",
+                message=f"recall {event.recall_id!r} was of kind {event.request.kind!r}; only an answer to an "
+                f"`assemble` can be checked, since it has a prompt",
+            )
+        )
+    recall = again(journal, library, event)
+    moment = moment_of_record(journal, event)
+    anchor = library.anchor(request.role_id, moment.library)
+    recent = recent_turns(journal, event.request, moment, settings_of(event))
+    grade = graded(
+        recall,
+        request,
+        anchor.persona if anchor else None,
+        recorded_at=recorded_at,
+        recent=[turn.shown for turn in recent],
+    )
+    return recall, grade

@@ -1,0 +1,201 @@
+"""A model's output graded against the prompt that it answers: protocol, evidence, anchor, claims about the past.
+
+Invariant: a function of the recall (computed again from its record), the output and the time; by rules, and it says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.envelope import derived_id, instant_ms
+from schemas.personas import Persona
+from schemas.recalls import Message, Request
+from schemas.responses import AtomDistilled, Check, EvidenceNeed, ResponseGraded, Violation
+from streams.core import compliance, protocol
+from streams.core.answer import Answer
+from streams.core.claims import past_claims
+from streams.core.identifiers import redact
+from streams.core.plausibility import plausibility
+from streams.core.summaries import clipped
+from streams.core.timephrases import zone_minutes
+from streams.core.verification import verify
+from streams.core.wording import tongue_of
+
+METHOD = "rules"
+STRICT_PRESET = "strong_consistency"
+ATOM_CHARACTERS_MAX = 600
+"""Of an atom as it is recalled: a question and an answer in short, not the round over again."""
+ATOM_QUERY_CHARACTERS_MAX = 200
+_NEEDS: dict[str | None, EvidenceNeed] = {
+    "knowledge": "knowledge",
+    "experience": "experience",
+    "both": "both",
+    "none": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What is replied and what is recorded."""
+
+    check: Check
+    event: ResponseGraded
+    atom: AtomDistilled | None
+
+
+def graded(
+    recall: Answer, request: Request, anchor: Persona | None, *, recorded_at: str, recent: Sequence[str] = ()
+) -> Grade:
+    """Grade the output of a ``check`` request.
+
+    Parameters
+    ----------
+    recall : Answer
+        That the output answers, computed again.
+    request : Request
+        With ``answer``, and perhaps ``model``, ``final``, ``turn_ids``, ``usage``.
+    anchor : Persona or None
+        That stood in the prompt.
+    recorded_at : str
+    recent : sequence of str
+        Texts of the recent turns of the prompt.
+    """
+    assert request.answer is not None
+    asked, event = recall.event.request, recall.event
+    evidence = recall.reply.evidence or ()
+    messages = recall.reply.messages or ()
+    parsed = protocol.parse(request.answer)
+    at_ms = instant_ms(event.occurred_at)
+    zone = zone_minutes(evidence[0].occurred_at) if evidence and evidence[0].occurred_at else 0
+    system = messages[0].content if messages else ""
+    allowed = [asked.query, *recent, system]
+    verified = verify(parsed, evidence, allowed=allowed, at_ms=at_ms, zone=zone)
+    plausible = plausibility(parsed, verified, evidence_shown=len(evidence))
+    judged = compliance.check(parsed.response, anchor, system=system, query=asked.query)
+    claims = past_claims(parsed.response, evidence, recent=[asked.query, *recent], at_ms=at_ms, zone=zone)
+    strict = event.preset == STRICT_PRESET
+    repair = protocol.needs_repair(parsed, unknown_marks=verified.unknown, strict=strict)
+    tongue = tongue_of(anchor.language if anchor else None, asked.query)
+    output = hashlib.sha256(request.answer.encode("utf-8", "surrogatepass")).hexdigest()
+    usage = _Usage(request.usage or {})
+    response_id = derived_id("ResponseGraded", event.recall_id, output, str(bool(request.final)))
+    passed = judged.passed and bool(parsed.response)
+    need = _NEEDS.get(parsed.need, "unknown")
+    violations = tuple(
+        Violation(rule=v.rule, text=v.text, start=v.start, end=v.end, boundary=v.detail or None)
+        for v in judged.violations
+    )
+    shared: dict[str, Any] = {
+        "response": parsed.response,
+        "analysis": parsed.analysis,
+        "faults": parsed.faults,
+        "marks": parsed.marks,
+        "unknown_marks": verified.unknown,
+        "need": need,
+        "plausibility": plausible.score,
+        "compliance": int(judged.passed),
+        "violations": violations,
+        "unsupported_claims": tuple(claim.text for claim in claims if claim.flagged),
+        "unsupported_values": tuple(claim.text for claim in verified.unsupported),
+        "method": METHOD,
+    }
+    record = ResponseGraded(
+        event_id=response_id,
+        occurred_at=recorded_at,
+        recorded_at=recorded_at,
+        user_id=request.user_id,
+        role_id=request.role_id,
+        recall_id=event.recall_id,
+        session_id=asked.session_id,
+        model=request.model,
+        round=event.round,
+        output_sha256=output,
+        final=bool(request.final),
+        plausibility_parts=plausible.parts,
+        boundaries=judged.boundaries,
+        boundaries_checked=judged.checked,
+        evidence_shown=len(evidence),
+        repaired=usage.flag("repaired"),
+        attempt=int(usage.number("attempt") or 1),
+        anchor=event.anchor,
+        anchor_repeated=bool(event.anchor_repeated),
+        temperature=usage.number("temperature"),
+        latency_ms=usage.number("latency_ms"),
+        tokens_in=usage.count("tokens_in"),
+        tokens_out=usage.count("tokens_out"),
+        turn_ids=request.turn_ids or (),
+        causation_id=event.event_id,
+        correlation_id=request.request_id,
+        **shared,
+    )
+    atom = _atom(recall, record, recorded_at) if request.final and passed else None
+    asked_again: tuple[Message, ...] | None = None
+    if repair and messages:
+        asked_again = protocol.repair_messages(
+            messages, request.answer, parsed.faults, tongue, unknown_marks=verified.unknown
+        )
+    check = Check(
+        response_id=response_id,
+        passed=passed,
+        needs_repair=repair,
+        repair=_plain(asked_again) if asked_again else None,
+        refusal=None if passed else compliance.refusal(anchor, query=asked.query),
+        atom_id=atom.memory_id if atom else None,
+        **shared,
+    )
+    return Grade(check, record, atom)
+
+
+def _plain(messages: Sequence[Message]) -> dict[str, Any]:
+    return {"messages": [{"role": message.role, "content": message.content} for message in messages]}
+
+
+def _atom(recall: Answer, record: ResponseGraded, recorded_at: str) -> AtomDistilled:
+    asked, evidence = recall.event.request, recall.reply.evidence or ()
+    by_mark = {piece.mark: piece.id for piece in evidence}
+    question = clipped(" ".join(redact(asked.query).text.split()), ATOM_QUERY_CHARACTERS_MAX)
+    answered = " ".join(redact(record.response).text.split())
+    text = clipped(f"{question} → {answered}", ATOM_CHARACTERS_MAX)
+    return AtomDistilled(
+        event_id=derived_id("AtomDistilled", record.recall_id),
+        occurred_at=recall.event.occurred_at,
+        recorded_at=recorded_at,
+        user_id=record.user_id,
+        role_id=record.role_id,
+        memory_id="a-" + derived_id("atom", record.recall_id),
+        recall_id=record.recall_id,
+        session_id=asked.session_id,
+        round=record.round,
+        query=redact(asked.query).text,
+        analysis=redact(record.analysis).text,
+        response=redact(record.response).text,
+        text=text,
+        need=record.need,
+        parents=tuple(piece.id for piece in evidence),
+        sources={mark: by_mark[mark] for mark in record.marks if mark in by_mark},
+        turn_ids=record.turn_ids,
+        method=METHOD,
+        causation_id=record.event_id,
+        correlation_id=record.correlation_id,
+    )
+
+
+class _Usage:
+    """What a client tells of a call, where it is of the right type: for statistics, never a reason to fail."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._given = given
+
+    def number(self, name: str) -> float | None:
+        value = self._given.get(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def count(self, name: str) -> int | None:
+        value = self.number(name)
+        return int(value) if value is not None and 0 <= value < 2**31 else None
+
+    def flag(self, name: str) -> bool:
+        return self._given.get(name) is True
