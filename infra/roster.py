@@ -239,6 +239,8 @@ def _role(name: str, options: UpOptions, addresses: Addresses, data: DataDirecto
         "MNEMOLOG_READY_FILE": str(ready_file),
         "MNEMOLOG_METRICS_PORT": str(metrics_port),
     }
+    if options.presets is not None:
+        environment["MNEMOLOG_PRESETS"] = str(options.presets.resolve())
     return ChildSpec(
         name,
         (sys.executable, "-m", "infra.worker", name),

@@ -38,7 +38,7 @@ class UpOptions:
     broker : str
         `embedded` (Tansu, in memory) or `kafka` (Apache Kafka from Maven jars, on disk).
     data : Path or None
-        Directory of all files. None: a temporary one for `embedded`, `$XDG_DATA_HOME/mnemolog` for `kafka`.
+        Directory of all files. None: see `keep`.
     port_base : int or None
         Kafka on this port, ClickHouse, embeddings and the Kafka controller on the next three. None: free ports.
     prefix : str
@@ -50,6 +50,11 @@ class UpOptions:
     only : tuple of str
         The parts to start, of `broker`, `clickhouse`, `embeddings`, `roles`; empty means all. Topics are made with
         the roles.
+    presets : Path or None
+        TOML file with presets of the user's, for the memory role.
+    keep : bool
+        Without `data`: use a directory of the user's, `$XDG_DATA_HOME/mnemolog` for `kafka`, `…/mnemolog-embedded` for
+        `embedded`, so that what was said is there again at the next start. False: a temporary one for `embedded`.
     start_s_max : float
         Longest time until everything is ready; the first start with `kafka` downloads 45 MB within it.
     """
@@ -61,6 +66,8 @@ class UpOptions:
     partitions: int = 4
     json: bool = False
     only: tuple[str, ...] = ()
+    presets: Path | None = None
+    keep: bool = False
     start_s_max: float = 300.0
 
     def has(self, part: str) -> bool:

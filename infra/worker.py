@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from connectors.settings import Settings
+from infra.java import LUCENE_JAVA_MIN, find_java
 
 ROLES = ("ingest", "memory", "analytics")
 
@@ -30,22 +33,33 @@ def run(role: str) -> int:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    # Roles are imported one by one: each is heavy, and none needs the others.
     from connectors.faust_transport import run_worker
+    from connectors.lucene import LuceneMissing
+    from streams.core.settings import BadSetting
 
+    try:
+        app = _created(role, settings)
+    except (BadSetting, LuceneMissing) as error:
+        print(f"mnemolog: {error}", file=sys.stderr)
+        return 2
+    return run_worker(app, "warn")
+
+
+def _created(role: str, settings: Settings) -> Any:
+    # Roles are imported one by one: each is heavy, and none needs the others.
     if role == "ingest":
         from streams import ingest
 
-        app = ingest.create(settings)
-    elif role == "memory":
+        return ingest.create(settings)
+    if role == "memory":
         from streams import memory
 
-        app = memory.create(settings)
-    else:
-        from streams import analytics
+        if settings.knowledge_engine == "lucene" and (java := find_java(LUCENE_JAVA_MIN)) is not None:
+            os.environ["JAVA_HOME"] = str(java.home)  # pyjnius takes the JVM from there, not the newest
+        return memory.create(settings)
+    from streams import analytics
 
-        app = analytics.create(settings, Path(__file__).parent / "clickhouse")
-    return run_worker(app, "warn")
+    return analytics.create(settings, Path(__file__).parent / "clickhouse")
 
 
 def main() -> int:
