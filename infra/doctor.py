@@ -7,6 +7,7 @@ needed for an option is ok with advice.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.metadata
 import importlib.util
@@ -20,7 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.java import find_java
+from connectors import lucene
+from infra.java import LUCENE_JAVA_MIN, find_java
 from infra.kafka_jars import JAVA_MIN, KAFKA_VERSION, cached_jars
 from infra.kafka_probe import ProbeError, describe_cluster
 from infra.stack_data import FREE_BYTES_MIN, default_data
@@ -29,10 +31,10 @@ from infra.stack_registry import running_stacks
 from schemas.topics import TOPICS
 
 PYTHON_MIN = (3, 11)
-LUCENE_JAVA_MIN = 21
 MEMORY_MB_MIN = 1500  # roles 3 × 200, chDB 400, embedder 400, embedded broker 50 and its log
 CORES_MIN = 2
 PROBE_S = 2.0
+OBJECTS_S = 10.0
 # module, distribution; the first group is always needed, the second by `mnemolog up` with the embedded services
 _PACKAGES = (
     ("faust", "faust-streaming"),
@@ -49,6 +51,7 @@ _PACKAGES = (
     ("httpx", "httpx"),
     ("pydantic_settings", "pydantic-settings"),
     ("structlog", "structlog"),
+    ("obstore", "obstore"),
     ("typer", "typer"),
     ("rich", "rich"),
 )
@@ -85,8 +88,8 @@ def diagnose(addresses: Addresses | None = None) -> list[Finding]:
     addresses : Addresses or None
         The stack to ask; None looks at the machine only.
     """
-    findings = [_python(), *_packages(), _faust_extension(), *_embedded(), *_java(), _maven(), _disk(), _memory()]
-    findings += [_cores(), _stacks()]
+    findings = [_python(), *_packages(), _faust_extension(), *_embedded(), *_java(), _lucene(), _maven()]
+    findings += [_disk(), _memory(), _cores(), _stacks()]
     if addresses is not None:
         findings += _stack(addresses)
     return findings
@@ -148,6 +151,15 @@ def _java() -> Iterator[Finding]:
         yield Finding(name, True, str(java or "none"), advice)
 
 
+def _lucene() -> Finding:
+    java = find_java()
+    enough = java is not None and java.major >= LUCENE_JAVA_MIN
+    missing = lucene.missing() or ("" if enough else f"a JDK {LUCENE_JAVA_MIN} or newer is missing")
+    if not missing:
+        return Finding("lucene", True, f"usable: pyserini {_version('pyserini')}, {java}")
+    return Finding("lucene", True, f"not usable: {missing}", "only needed for MNEMOLOG_KNOWLEDGE_ENGINE=lucene")
+
+
 def _maven() -> Finding:
     path = shutil.which("mvn")
     if path is None and cached_jars() is not None:
@@ -197,6 +209,7 @@ def _stack(addresses: Addresses) -> Iterator[Finding]:
     yield from _broker(addresses)
     yield _http("clickhouse", addresses.clickhouse, "/ping")
     yield _http("embeddings", addresses.embeddings.removesuffix("/").removesuffix("/v1"), "/health")
+    yield _objects(addresses.objects, addresses.prefix)
 
 
 def _broker(addresses: Addresses) -> Iterator[Finding]:
@@ -217,6 +230,24 @@ def _broker(addresses: Addresses) -> Iterator[Finding]:
     found = sum(name.startswith(addresses.prefix) for name in cluster.topics)
     advice = f"missing {', '.join(addresses.prefix + name for name in missing)}: start the roles, or check --prefix"
     yield Finding("topics", not missing, f"{found} with prefix {addresses.prefix!r}", advice if missing else "")
+
+
+def _objects(url: str, prefix: str) -> Finding:
+    if not url:
+        advice = "set MNEMOLOG_OBJECTS for the analytics role, or the raw transcript is not kept"
+        return Finding("object store", True, "not part of this stack", advice)
+    from connectors.objects import open_objects
+    from connectors.ports import Unavailable
+    from streams.segment_store import ArchiveError, SegmentStore
+
+    try:
+        store = SegmentStore(open_objects(url), f"{prefix}journal")
+        partitions = asyncio.run(asyncio.wait_for(store.partitions(), OBJECTS_S))
+    except (Unavailable, ArchiveError, ValueError, TimeoutError) as error:
+        advice = "check MNEMOLOG_OBJECTS and the provider's credentials; archiving waits, nothing else does"
+        return Finding("object store", False, f"{url} can't be read: {error or 'no answer in time'}", advice)
+    found = "no archive yet" if partitions is None else f"archive of {prefix}journal with {partitions} partitions"
+    return Finding("object store", True, f"{url}, {found}")
 
 
 def _http(name: str, base: str, path: str) -> Finding:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+LUCENE_JAVA_MIN = 21
 _HOME_PATTERNS = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
@@ -40,6 +41,11 @@ class Java:
     def major(self) -> int:
         """Feature release: 25 of (25, 0, 3)."""
         return self.version[0]
+
+    @property
+    def home(self) -> Path:
+        """What JAVA_HOME names: the directory above that of `java`."""
+        return self.path.parent.parent
 
     def __str__(self) -> str:
         return f"Java {'.'.join(map(str, self.version))} ({self.path})"

@@ -11,7 +11,7 @@ Yang et al. (2026), arXiv:2605.14802 (ARPM): s' = norm(s_RRF) + b_user + b_chara
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.core import bm25, fusion, temporal, text
+from streams.core.arrivals import Embedded, Uses
 from streams.core.candidates import Candidate, Found, RecallQuery, parts_of
+from streams.core.engines import BM25Plus, Words, WordsEngine
 from streams.core.settings import KnowledgeSettings, Settings
-from streams.core.vectors import Vectors
 from streams.core.visibility import Column, Cut, Entries, Mask
 
 Floats = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildView:
-    """A passage that is matched: character offsets in the document, and its vector (None: of another embedder)."""
+    """A passage that is matched: character offsets in the document, and its vector (None: it has none)."""
 
     start: int
     end: int
@@ -57,6 +58,8 @@ class RevisionView:
     role_id: str | None = None
     title: str | None = None
     source: str | None = None
+    embedder: str = ""
+    """Of the children's vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +77,15 @@ class _Parent:
 class _Segment:
     """The documents of one role, or those of all."""
 
-    __slots__ = ("child_of", "entries", "parent_of", "parents", "postings", "vector_of", "vectors")
+    __slots__ = ("entries", "parent_of", "parents", "postings", "vectors")
 
-    def __init__(self) -> None:
+    def __init__(self, words: Words) -> None:
         self.entries = Entries()
-        self.postings = bm25.Postings()
-        self.vectors = Vectors()
+        self.postings = words
+        self.vectors: dict[str, Embedded] = {}
+        """Of the children, by embedder."""
         self.parents: list[_Parent] = []
         self.parent_of = Column(np.int64)
-        self.vector_of = Column(np.int64)
-        self.child_of = Column(np.int64)
 
     def add(self, document_id: str, revision: RevisionView, offset: int, event_ms: int) -> tuple[int, int]:
         """Index a revision; its children's ids [first, last)."""
@@ -97,27 +99,39 @@ class _Segment:
             title=revision.title,
             source=revision.source,
         )
-        rows: list[npt.NDArray[np.int8]] = []
         for parent in revision.parents:
             self.parents.append(_Parent(document_id, bare, parent.index, parent.text, offset, event_ms))
             for child in parent.children:
-                entry = self.entries.append(offset, event_ms)
+                self.entries.append(offset, event_ms)
                 passage = parent.text[child.start - parent.start : child.end - parent.start]
                 self.postings.add(title + text.tokens(passage))
                 self.parent_of.append(len(self.parents) - 1)
-                vector = child.vector
-                if vector is None or not len(vector) or not (self.vectors.fits(vector) and _alike(vector, rows)):
-                    self.vector_of.append(-1)
-                    continue
-                self.vector_of.append(self.child_of.append(entry))
-                rows.append(vector)
-        if rows:
-            self.vectors.add(np.stack(rows))
+                for embedded in self.vectors.values():
+                    embedded.expect()
+        self.embed(
+            first, [child.vector for parent in revision.parents for child in parent.children], revision.embedder, offset
+        )
         return first, len(self.entries)
 
+    def embed(self, first: int, vectors: Sequence[npt.NDArray[np.int8] | None], embedder: str, offset: int) -> None:
+        """Take vectors of the children from ``first`` on; one that is none, or of another dimension, is passed over."""
+        embedded = self.vectors.get(embedder)
+        if embedded is None:
+            embedded = self.vectors[embedder] = Embedded(embedder, len(self.entries))
+        shape = (embedded.vectors.dimension,) if embedded.vectors.dimension else None
+        taken: list[int] = []
+        rows: list[npt.NDArray[np.int8]] = []
+        for index, vector in enumerate(vectors, first):
+            if vector is None or not len(vector) or vector.shape != (shape or vector.shape) or embedded.holds(index):
+                continue
+            shape = vector.shape
+            taken.append(index)
+            rows.append(vector)
+        if rows:
+            embedded.extend(np.array(taken, dtype=np.int64), np.full(len(rows), offset), np.stack(rows))
 
-def _alike(vector: npt.NDArray[np.int8], rows: list[npt.NDArray[np.int8]]) -> bool:
-    return not rows or vector.shape == rows[0].shape
+
+_NO_VECTORS = Embedded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +141,22 @@ class _Scope:
     segment: _Segment
     mask: Mask
     start: int
+    embedded: Embedded
+    """The vectors in use at the cut."""
+    cut: Cut
 
 
 class Knowledge:
-    """Index of all documents."""
+    """Index of all documents; their words are matched by ``engine``."""
 
-    __slots__ = ("_current", "_segments")
+    __slots__ = ("_current", "_engine", "_segments", "uses")
 
-    def __init__(self) -> None:
-        self._segments: dict[str | None, _Segment] = {None: _Segment()}
+    def __init__(self, engine: WordsEngine | None = None) -> None:
+        self._engine: WordsEngine = engine or BM25Plus()
+        self._segments: dict[str | None, _Segment] = {None: _Segment(self._engine.segment())}
         self._current: dict[str, tuple[_Segment, int, int]] = {}
+        self.uses = Uses()
+        """Which embedder's vectors are searched; the first's, until somebody begins with another's."""
 
     def add_revision(self, document_id: str, revision: RevisionView, offset: int, event_ms: int) -> None:
         """A revision is known, and the one before it no longer, from ``offset`` on.
@@ -147,9 +167,29 @@ class Knowledge:
             Where the offset is below that of an addition before: revisions come in log order.
         """
         self.remove(document_id, offset, event_ms)
-        segment = self._segments.setdefault(revision.role_id, _Segment())
+        segment = self._segments.get(revision.role_id)
+        if segment is None:
+            segment = self._segments[revision.role_id] = _Segment(self._engine.segment())
         first, last = segment.add(document_id, revision, offset, event_ms)
         self._current[document_id] = (segment, first, last)
+        if self.uses.newest is None:
+            self.uses.begin(offset, revision.embedder)
+
+    def embed(
+        self, document_id: str, vectors: Sequence[npt.NDArray[np.int8] | None], embedder: str, offset: int
+    ) -> bool:
+        """Give all children of a document's revision, in order, vectors of another embedder.
+
+        Returns
+        -------
+        bool
+            Whether the document is known and has so many children.
+        """
+        segment, first, last = self._current.get(document_id, (None, 0, 0))
+        if segment is None or last - first != len(vectors):
+            return False
+        segment.embed(first, vectors, embedder, offset)
+        return True
 
     def remove(self, document_id: str, offset: int, event_ms: int | None = None) -> bool:
         """A document is no longer known from ``offset`` on.
@@ -189,15 +229,18 @@ class Knowledge:
         """
         scopes: list[_Scope] = []
         start = 0
+        used = self.uses.at(cut.offset)
         for key in (None, role_id):
             segment = self._segments.get(key)
             if segment is not None:
                 mask = segment.entries.visible(cut)
-                scopes.append(_Scope(segment, mask, start))
+                embedded = segment.vectors.get(used, _NO_VECTORS) if used is not None else _NO_VECTORS
+                scopes.append(_Scope(segment, mask, start, embedded, cut))
                 start += len(mask)
         notes: dict[str, Any] = {}
         considered = sum(int(np.count_nonzero(scope.mask)) for scope in scopes)
-        scored = _scored(query, settings.knowledge, scopes, notes) if considered else None
+        notes["removed"] = start - considered
+        scored = _scored(query, settings.knowledge, scopes, self._engine, notes) if considered else None
         if scored is None:
             return Found(candidates=[], considered=considered, notes=notes)
         return Found(candidates=_candidates(*scored, scopes, count), considered=considered, notes=notes)
@@ -213,18 +256,19 @@ def _gathered(scopes: list[_Scope], ids: Ints, column: Callable[[_Segment], Ints
 
 
 def _scored(
-    query: RecallQuery, chosen: KnowledgeSettings, scopes: list[_Scope], notes: dict[str, Any]
+    query: RecallQuery, chosen: KnowledgeSettings, scopes: list[_Scope], engine: WordsEngine, notes: dict[str, Any]
 ) -> tuple[Ints, Floats, dict[str, Floats | None]] | None:
     """Children of the pool, their scores and components; None where nothing matches."""
-    vector = query.vector if chosen.use_vectors else None
+    fits = [scope.embedded.fits(query.vector, query.embedder) for scope in scopes]
+    vector = query.vector if chosen.use_vectors and any(fits) else None
     near = [] if vector is None else _nearest(vector, scopes, chosen.pool)
     words = np.zeros(sum(len(scope.mask) for scope in scopes))
     terms = text.query_tokens(query.text) if chosen.use_bm25 or not near else []
     if terms:
-        segments = [bm25.Segment(scope.segment.postings, scope.mask) for scope in scopes]
+        segments = [(scope.segment.postings, scope.mask) for scope in scopes]
         parameters = bm25.Parameters(k1=chosen.k1, b=chosen.b, delta=chosen.delta)
-        words = np.concatenate(bm25.scores(terms, segments, parameters))
-    notes["engines"] = [*(["bm25"] if words.any() else []), *(["vectors"] if near else [])]
+        words = np.concatenate(engine.scores(terms, segments, parameters, chosen.pool))
+    notes["engines"] = [*([engine.name] if words.any() else []), *(["vectors"] if near else [])]
     lists = [fusion.top(words, chosen.pool)]
     if near:
         lists.append(_merged(near, chosen.pool))
@@ -255,12 +299,11 @@ def _nearest(vector: npt.NDArray[np.int8], scopes: list[_Scope], pool: int) -> l
     """Children (numbered for the search) and inner products of each segment's nearest vectors."""
     near = []
     for scope in scopes:
-        segment = scope.segment
-        if not len(segment.vectors) or not segment.vectors.fits(vector):
+        embedded = scope.embedded
+        if not len(embedded) or not embedded.vectors.fits(vector):
             continue
-        children = segment.child_of.view()
-        children = children[: int(np.searchsorted(children, len(scope.mask)))]
-        ids, products = segment.vectors.nearest(vector, pool, scope.mask[children])
+        children, seen = embedded.visible(scope.mask, scope.cut)
+        ids, products = embedded.vectors.nearest(vector, pool, seen)
         if len(ids):
             near.append((children[ids] + scope.start, products))
     return near
@@ -277,13 +320,12 @@ def _cosines(vector: npt.NDArray[np.int8], scopes: list[_Scope], ids: Ints) -> F
     """Cosine of the query and each child; NaN for children without a vector."""
     out = np.full(len(ids), np.nan)
     for scope in scopes:
-        if not scope.segment.vectors.fits(vector) or not len(scope.segment.vectors):
+        embedded = scope.embedded
+        if not embedded.vectors.fits(vector) or not len(embedded):
             continue
         inside = np.flatnonzero((ids >= scope.start) & (ids < scope.start + len(scope.mask)))
-        rows = scope.segment.vector_of.view()[ids[inside] - scope.start]
-        inside, rows = inside[rows >= 0], rows[rows >= 0]
-        if len(rows):
-            out[inside] = scope.segment.vectors.cosines(vector, rows)
+        arrived = embedded.arrived(scope.cut.offset)
+        out[inside] = embedded.cosines(vector, embedded.ids(ids[inside] - scope.start, arrived))
     return out
 
 

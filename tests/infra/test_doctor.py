@@ -4,11 +4,13 @@ import http.server
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from infra import doctor
 from infra.doctor import diagnose
+from infra.java import Java
 from infra.stack import Addresses
 
 
@@ -63,6 +65,24 @@ def test_old_java_is_no_failure_but_says_what_it_is_needed_for(monkeypatch):
     finding = by_name(diagnose())["java for lucene"]
     assert finding.ok
     assert finding.advice.startswith("only needed for large knowledge bases: install a JDK 21")
+
+
+@pytest.mark.parametrize(
+    ("missing", "java", "told"),
+    [
+        (None, Java((25, 0, 3), Path("/jdk/bin/java")), "usable: pyserini"),
+        (None, Java((17,), Path("/jdk/bin/java")), "not usable: a JDK 21 or newer is missing"),
+        (None, None, "not usable: a JDK 21 or newer is missing"),
+        ("pyserini not installed: make lucene", None, "not usable: pyserini not installed: make lucene"),
+    ],
+)
+def test_doctor_says_whether_lucene_is_usable(monkeypatch, missing, java, told):
+    monkeypatch.setattr(doctor.lucene, "missing", lambda: missing)
+    monkeypatch.setattr(doctor, "find_java", lambda: java)
+    finding = by_name(diagnose())["lucene"]
+    assert finding.ok
+    assert finding.detail.startswith(told)
+    assert bool(finding.advice) == told.startswith("not")
 
 
 def test_dead_services_are_found_dead():
