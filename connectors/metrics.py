@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import orjson
 import structlog
@@ -49,7 +50,13 @@ _embed_batch_seconds = Histogram(
     registry=REGISTRY,
 )  # fmt: skip
 _embedded_texts = Counter("mnemolog_embedded_texts", "Texts embedded", ("input_type",), registry=REGISTRY)
+_extracted = Counter(
+    "mnemolog_extracted", "Segments, turns and facts of extraction", ("method", "what"), registry=REGISTRY
+)
+_reranked = Counter("mnemolog_reranked", "Calls of the reranker by outcome", ("outcome",), registry=REGISTRY)
 _rows = Counter("mnemolog_clickhouse_rows", "Rows inserted, repeats included", ("table",), registry=REGISTRY)
+_archive_segments = Counter("mnemolog_archive_segments", "Segments stored, replacements included", registry=REGISTRY)
+_archive_bytes = Counter("mnemolog_archive_bytes", "Bytes stored, replacements included", registry=REGISTRY)
 _retries = Counter("mnemolog_retries", "Tries again after an outside system was away", ("system",), registry=REGISTRY)
 _snapshots = Counter("mnemolog_snapshots", "Snapshots by outcome", ("outcome",), registry=REGISTRY)
 
@@ -78,9 +85,27 @@ def embedded(input_type: str, count: int, seconds: float) -> None:
     _embedded_texts.labels(input_type).inc(count)
 
 
+def extracted(method: str, turns: int, facts: int) -> None:
+    """A segment was extracted: ``rules`` or ``model:<name>``."""
+    _extracted.labels(method.partition(":")[0], "segments").inc()
+    _extracted.labels(method.partition(":")[0], "turns").inc(turns)
+    _extracted.labels(method.partition(":")[0], "facts").inc(facts)
+
+
+def reranked(outcome: str) -> None:
+    """A reranker was asked: ``ok``, ``late``, ``away`` or ``refused``."""
+    _reranked.labels(outcome).inc()
+
+
 def rows(table: str, count: int) -> None:
     """Rows were inserted into ClickHouse."""
     _rows.labels(table).inc(count)
+
+
+def archived(size: int) -> None:
+    """A segment of the raw transcript was stored."""
+    _archive_segments.inc()
+    _archive_bytes.inc(size)
 
 
 def retry(system: str) -> None:
@@ -116,6 +141,10 @@ class RoleStatus:
     owners: int | None = None
     turns: int | None = None
     effects_outstanding: int | None = None
+    extractions_outstanding: int | None = None
+    """Closed segments, memories without a vector and changed keys that are not done yet."""
+    model: Mapping[str, Any] | None = None
+    """The chat model of extraction: name, requests in flight, bounds."""
     in_work: int | None = None
     """Requests, records or rows that were begun and are not finished."""
     oldest_unanswered_seconds: float | None = None
@@ -124,6 +153,12 @@ class RoleStatus:
     fold_version: int | None = None
     snapshots: Mapping[str, int] = field(default_factory=dict)
     """Offset of the newest snapshot by journal partition."""
+    archived_to: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Next offset to archive by topic and partition: all before it is in the object store."""
+    archive_lag: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Records in the log and not in the object store, by topic and partition, as far as the broker was heard."""
+    archive_problem: str | None = None
+    """Why something is not archived now."""
     version: str = field(default_factory=version)
 
 
@@ -277,8 +312,24 @@ class _Figures(Collector):
                 else:
                     lag.add_metric((topic, partition), records)
         yield lag
+        yield from _archive(status)
         if status.role == "memory":
             yield journal
+
+
+def _archive(status: RoleStatus) -> Iterator[Metric]:
+    for name, help_text, values in (
+        ("mnemolog_archived_offset", "Next offset to archive", status.archived_to),
+        ("mnemolog_archive_lag", "Records in the log and not in the object store", status.archive_lag),
+    ):
+        if values:
+            gauge = GaugeMetricFamily(name, help_text, labels=("topic", "partition"))
+            for topic, by_partition in values.items():
+                for partition, value in by_partition.items():
+                    gauge.add_metric((topic, partition), value)
+            yield gauge
+    if values:
+        yield _gauge("mnemolog_archive_problem", "1: something is not archived now", int(bool(status.archive_problem)))
 
 
 def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:

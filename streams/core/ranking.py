@@ -6,8 +6,11 @@ Invariant: a function of its arguments. Evidence of one path never displaces tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from schemas.positions import Position
 from schemas.recalls import Evidence
@@ -15,10 +18,12 @@ from streams.core import text
 from streams.core.candidates import Candidate, Found, RecallQuery
 from streams.core.experience import Experience
 from streams.core.knowledge import Knowledge
-from streams.core.settings import Settings
+from streams.core.reranking import Opinion, blended
+from streams.core.settings import MemorySettings, Settings
+from streams.core.usermemory import UserMemory
 from streams.core.visibility import Cut
 
-__all__ = ["RecallQuery", "Recollection", "query_passage", "recall"]
+__all__ = ["RecallQuery", "Recollection", "query_passage", "recall", "shortlist"]
 
 DROPPED_MAX = 50
 """Dropped candidates that an explanation lists for each path."""
@@ -35,7 +40,9 @@ _SUMMANDS = (
     "b_source",
     "b_character",
     "w",
+    "spread",
     "correction",
+    "rerank_norm",
 )
 """Components that an explanation compares; those that are made of others (``z``, ``base``) are left out."""
 
@@ -88,7 +95,11 @@ def recall(
     cut_library: Cut,
     *,
     journal_partition: int,
+    memory: UserMemory | None = None,
+    scene: npt.NDArray[np.int8] | None = None,
+    recent: frozenset[str] = frozenset(),
     explain: bool = False,
+    rerank: Opinion | None = None,
 ) -> Recollection:
     """Evidence for a query.
 
@@ -103,39 +114,94 @@ def recall(
         What of each log may be seen.
     journal_partition : int
         Partition of the journal that holds this owner.
+    memory : UserMemory, optional
+        The owner's facts, summaries and atoms; None: there are none.
+    scene : (d,) int8, optional
+        What is being talked about: see ``UserMemory.search``.
+    recent : frozenset of str
+        Turns that the prompt shows anyway.
     explain : bool
         Tell candidates that were dropped, with reason and components.
+    rerank : Opinion, optional
+        Of a reranker on the ``shortlist``; counts as ``settings.rerank`` says.
 
     Returns
     -------
     Recollection
-        Marks E1… for experience, K1… for knowledge.
+        Marks E1… for experience, K1… for knowledge, M1… for user memory.
     """
     evidence: list[Evidence] = []
     paths: dict[str, Any] = {}
     for path, mark, limit, chosen in (
         ("knowledge", "K", query.limits.knowledge, settings.knowledge),
         ("experience", "E", query.limits.experience, settings.experience),
+        ("memory", "M", query.limits.memory, settings.memory),
     ):
         if not chosen.enabled or not limit:
             paths[path] = {"enabled": chosen.enabled, "limit": limit, "considered": 0, "dropped": []}
             continue
         count = limit + DROPPED_MAX if explain else limit
+        scores = rerank.scores if rerank is not None and settings.rerank.weight else {}
+        if scores:
+            count = max(count, settings.rerank.candidates)
         if path == "knowledge":
             found = knowledge.search(query, settings, cut_library, query.role_id, count=count)
             topic, partition = "library", 0
+        elif path == "memory":
+            assert isinstance(chosen, MemorySettings)
+            shown = recent.union(item.turn_id for item in evidence if item.path == "experience" and item.turn_id)
+            found = _NOTHING
+            if memory is not None:
+                found = memory.search(query, chosen, cut_journal, scene=scene, shown=shown, count=count)
+            topic, partition = "journal", journal_partition
         else:
             found = _experience(experience, query, settings, cut_journal, count)
             topic, partition = "journal", journal_partition
+        if scores:
+            found = replace(found, candidates=blended(found.candidates, scores, settings.rerank))
         evidence += [
             _evidence(candidate, f"{mark}{number}", topic, partition, query)
             for number, candidate in enumerate(found.candidates[:limit], start=1)
         ]
-        paths[path] = _explained(found, limit, query) if explain else None
+        paths[path] = _explained(found, limit, len(query.exclude) if path == "experience" else 0) if explain else None
     if not explain:
         return Recollection(tuple(evidence), None)
-    paths["memory"] = {"enabled": settings.memory.enabled, "limit": query.limits.memory, "considered": 0, "dropped": []}
-    return Recollection(tuple(evidence), {"vector": query.vector is not None, "paths": paths})
+    told = {"vector": query.vector is not None, "paths": paths}
+    if settings.rerank.weight:
+        told["rerank"] = {
+            "weight": settings.rerank.weight,
+            "scored": len(rerank.scores) if rerank is not None else 0,
+            "note": rerank.note if rerank is not None else "there is no reranker: the first search alone decides",
+        }
+    return Recollection(tuple(evidence), told)
+
+
+_NOTHING = Found(candidates=[])
+
+
+def shortlist(
+    experience: Experience | None,
+    knowledge: Knowledge,
+    query: RecallQuery,
+    settings: Settings,
+    cut_journal: Cut,
+    cut_library: Cut,
+) -> dict[str, str]:
+    """Text by id of the candidates that a reranker is asked about: the best ``rerank.candidates`` of each path.
+
+    Empty where its opinion counts nothing.
+    """
+    count = settings.rerank.candidates
+    if not settings.rerank.weight:
+        return {}
+    texts: dict[str, str] = {}
+    if settings.knowledge.enabled and query.limits.knowledge:
+        found = knowledge.search(query, settings, cut_library, query.role_id, count=count)
+        texts |= {candidate.id: candidate.text for candidate in found.candidates}
+    if settings.experience.enabled and query.limits.experience:
+        found = _experience(experience, query, settings, cut_journal, count)
+        texts |= {candidate.id: candidate.text for candidate in found.candidates}
+    return texts
 
 
 def _experience(experience: Experience | None, query: RecallQuery, settings: Settings, cut: Cut, count: int) -> Found:
@@ -165,7 +231,7 @@ def _evidence(candidate: Candidate, mark: str, topic: str, partition: int, query
     )
 
 
-def _explained(found: Found, limit: int, query: RecallQuery) -> dict[str, Any]:
+def _explained(found: Found, limit: int, excluded: int) -> dict[str, Any]:
     last = found.candidates[min(limit, len(found.candidates)) - 1] if found.candidates else None
     dropped = [
         {
@@ -178,20 +244,25 @@ def _explained(found: Found, limit: int, query: RecallQuery) -> dict[str, Any]:
         for rank, candidate in enumerate(found.candidates[limit:], start=limit + 1)
     ]
     never = {
-        "the query's own turn": len(query.exclude),
+        "the query's own turn": excluded,
         f"older than the window of {found.notes.get('window_days', 0):g} days before the latest turn": found.notes.get(
             "outside_window", 0
         ),
         "outside the pool: neither words nor vector near enough, nor of a time that is asked for": found.notes.get(
             "not_near_enough", 0
         ),
+        "removed or replaced by then": found.notes.get("removed", 0),
     }
+    ranked = found.considered - found.notes.get("not_near_enough", 0) if found.candidates else 0
     return {
         "enabled": True,
         "limit": limit,
         "considered": found.considered,
         **found.notes,
         "never_ranked": {reason: count for reason, count in never.items() if count},
+        # Of documents: children below the listed parents, or of a parent that a better child stands for.
+        "ranked": ranked,
+        "ranked_unlisted": ranked - len(found.candidates),
         "dropped": dropped,
     }
 

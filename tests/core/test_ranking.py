@@ -99,3 +99,76 @@ def test_an_explanation_counts_what_was_never_ranked() -> None:
     told = recalled(explain=True, exclude=frozenset({"t0"})).explain["paths"]["experience"]["never_ranked"]
     assert told["the query's own turn"] == 1
     assert all(isinstance(count, int) and count > 0 for count in told.values())
+
+
+def _score(parts: dict[str, float]) -> float:
+    """The score that the parts of a piece of evidence make, as the modules of the paths state it."""
+    biased = parts["base"] + sum(parts.get(bias, 0.0) for bias in ("b_session", "b_user", "b_character", "b_source"))
+    return biased * parts.get("w", 1.0) + parts.get("correction", 0.0)
+
+
+def _z(parts: dict[str, float], settings: Any) -> float:
+    """The z-sum that the parts of a turn make."""
+    weights = {"z_bm25": settings.bm25_weight, "z_vector": settings.vector_weight}
+    weights |= {"z_neighbours": settings.neighbour_weight}
+    weights |= dict.fromkeys(("bonus_speaker", "bonus_when", "time_match", "malus_question"), 1.0)
+    return sum(weight * parts.get(name, 0.0) for name, weight in weights.items())
+
+
+@pytest.mark.parametrize(
+    ("preset", "changed"),
+    [
+        ("balanced", {}),
+        ("arpm", {}),
+        ("no_temporal", {}),
+        ("no_bm25", {}),
+        ("no_vectors", {}),
+        ("balanced", {"experience.fusion": "rrf", "knowledge.fusion": "zsum", "experience.b_session": 0.2}),
+        ("arpm", {"knowledge.b_source": 0.5, "experience.floor": 0.3}),
+    ],
+)
+@pytest.mark.parametrize("asked", ["馄饨", "When did t0 eat 馄饨 on 2026-05-20?", "食谱 Paris"])
+def test_parts_are_all_that_a_score_is_made_of(preset: str, changed: dict[str, Any], asked: str) -> None:
+    settings = resolve(preset, changed)
+    memory = experience(
+        ["昨天吃了馄饨", "I live in Paris", "馄饨不错", "今天又吃馄饨，不吃面了", "你吃馄饨吗？", "7 May"]
+    )
+    knowledge = Knowledge()
+    knowledge.add_revision("d1", revision("馄饨是一种面食。", title="食谱"), 4, START_MS)
+    knowledge.add_revision("d2", revision("馄饨配醋。", title="调料", role_id="lin"), 5, START_MS)
+    limits = Limits(knowledge=1, experience=2)
+    found = recall(
+        memory, knowledge, query(asked, session_id="s1", limits=limits), settings, NOW, NOW,
+        journal_partition=3, explain=True,
+    )  # fmt: skip
+    assert found.explain is not None
+    told = [(piece.path, piece.score, piece.parts) for piece in found.evidence]
+    for path, explained in found.explain["paths"].items():
+        told += [(path, candidate["score"], candidate["parts"]) for candidate in explained["dropped"]]
+    assert len(told) > 3
+    turns = found.explain["paths"]["experience"]
+    for path, score, parts in told:
+        assert score == pytest.approx(_score(parts), abs=1e-5), (path, parts)
+        if path == "experience" and settings.experience.fusion == "zsum":
+            assert parts["z"] == pytest.approx(_z(parts, settings.experience), abs=1e-5)
+            span = turns["z_best"] - turns["z_background"]
+            if span > 0:
+                above = min(1.0, max(0.0, (parts["z"] - turns["z_background"]) / span))
+                assert parts["base"] == pytest.approx(above, abs=1e-4)
+
+
+def test_every_entry_that_was_looked_at_is_accounted_for() -> None:
+    memory = experience([f"馄饨 {number}" for number in range(150)])
+    knowledge = Knowledge()
+    for number in range(120):
+        knowledge.add_revision(f"d{number}", revision(f"馄饨 {number}"), number, START_MS)
+    knowledge.add_revision("d0", revision("面条"), 120, START_MS)
+    asked = query("馄饨", limits=Limits(knowledge=3, experience=4), exclude=frozenset({"t298"}))
+    found = recall(memory, knowledge, asked, resolve(), NOW, NOW, journal_partition=0, explain=True)
+    assert found.explain is not None
+    for path, kept, everything in (("experience", 4, 150), ("knowledge", 3, 121)):
+        told = found.explain["paths"][path]
+        assert len(told["dropped"]) == 50
+        assert told["ranked"] == kept + len(told["dropped"]) + told["ranked_unlisted"]
+        assert told["ranked"] + sum(told["never_ranked"].values()) == everything
+    assert found.explain["paths"]["knowledge"]["never_ranked"]["removed or replaced by then"] == 1
