@@ -30,10 +30,19 @@ def wording(name: str, tongue: str) -> Template:
 
 
 @cache
-def labels(tongue: str) -> dict[str, str]:
-    """Short texts by key."""
-    lines = wording("labels", tongue).template.splitlines()
+def texts(name: str, tongue: str) -> dict[str, str]:
+    """A prompt file of short texts, ``key: text`` a line.
+
+    >>> texts("faults", "zh")["json"]
+    '回答写成了JSON'
+    """
+    lines = wording(name, tongue).template.splitlines()
     return {key: value for key, _, value in (line.partition(": ") for line in lines)}
+
+
+def labels(tongue: str) -> dict[str, str]:
+    """Short texts of the prompt by key."""
+    return texts("labels", tongue)
 
 
 def label(tongue: str, key: str, **values: str | int) -> str:
