@@ -26,11 +26,18 @@ BUFFER_RECORDS_MAX = 5_000
 
 
 class Warehousing:
-    """Buffers records and flushes them."""
+    """Buffers records and flushes them.
 
-    def __init__(self, warehouse: Warehouse, *, dead_letters: str) -> None:
+    Parameters
+    ----------
+    warehouse : Warehouse
+    dead_letters, facts : str
+        Full names of the public topics that are stored beside the journal.
+    """
+
+    def __init__(self, warehouse: Warehouse, *, dead_letters: str, facts: str = "") -> None:
         self._warehouse = warehouse
-        self._dead_letters = dead_letters
+        self._public = {dead_letters: "dead-letters", facts: "facts"}
         self._rows: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
         self._next: dict[tuple[str, int], int] = {}
         self._flushing = asyncio.Lock()
@@ -39,7 +46,7 @@ class Warehousing:
     def add(self, record: Record) -> None:
         """Take a record into the buffer."""
         event = self._event(record)
-        topic = "dead-letters" if record.topic == self._dead_letters else "journal"
+        topic = self._public.get(record.topic, "journal")
         metrics.record("analytics", topic, "taken" if event is not None else "passed_over")
         for table, row in rows_of(event, record.topic, record.partition, record.offset):
             self._rows[table].append(row)
@@ -54,8 +61,8 @@ class Warehousing:
 
     def _event(self, record: Record) -> Any:
         try:
-            if record.topic == self._dead_letters:
-                return decode("dead-letters", record.value)
+            if record.topic in self._public:
+                return decode(self._public[record.topic], record.value)
             return decode_event(record.value, JOURNAL_EVENTS)
         except ContractError as error:
             if error.code == "unknown_version":

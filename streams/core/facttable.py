@@ -134,14 +134,8 @@ class FactTable:
     def judge(self, judgement: Judgement, offset: int) -> None:
         """Fold a confirmation or denial that was spoken; one that fits no fact changes nothing."""
         at = At(offset, instant_ms(judgement.said_at), judgement.said_at)
-        if judgement.key is None:
-            newest = [entry for entry in self.entries.values() if entry.live and entry.learnt.ms <= at.ms]
-            targets = newest[-1:]
-        else:
-            targets = [
-                e for e in self._by_key.get(judgement.key, ()) if judgement.norm in (None, "", e.norm) and e.live
-            ]
-        for entry in targets:
+        named = self._by_key.get(judgement.key or "", ())
+        for entry in [entry for entry in named if judgement.norm in (None, "", entry.norm) and entry.live]:
             self._judged(entry, judgement.kind, at, "the user")
 
     def feedback(self, kind: str, memory_id: str, offset: int, occurred_at: str, author: str | None) -> bool:
@@ -449,8 +443,8 @@ def _entry_row(entry: FactEntry, last: int) -> list[Any]:
 
 
 def _entry_of(row: Sequence[Any]) -> FactEntry:
-    memory_id, key, value, norm, text, multi, confidence, importance, learnt, valid_from, sources, verified, history = row
-    entry = FactEntry(memory_id, key, value, norm, text, multi, confidence, importance, At(*learnt), valid_from)
+    learnt, valid_from, sources, verified, history = row[8:]
+    entry = FactEntry(*row[:8], At(*learnt), valid_from)  # type: ignore[call-arg]
     entry.sources = [
         (At(*at), FactSource(turn_id=turn_id, start=start, end=end, said_at=said_at))
         for at, turn_id, start, end, said_at in sources

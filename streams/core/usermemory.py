@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from schemas.envelope import instant_ms
 from schemas.memories import MemoriesExtracted, Summary
+from schemas.responses import AtomDistilled
 from streams.core import text
-from streams.core.arrivals import Embedded
+from streams.core.arrivals import Embedded, VectorSets
 from streams.core.candidates import Candidate, Found, RecallQuery, parts_of
 from streams.core.facttable import LIVE, At, FactEntry, FactTable
 from streams.core.fusion import SCORE_DECIMALS
@@ -35,6 +36,8 @@ PLAN = "plan"
 IMPORTANCE_WEIGHT = 0.3
 CONFIRMATION_WEIGHT = 0.5
 DATE_CHARACTERS = 10
+CONTESTED = {"en": ("Contested, not settled yet: ", " / "), "zh": ("有争议，尚未确定：", "／")}
+"""How a contested fact begins, and what stands between its sides."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -53,12 +56,14 @@ class Note:
     first_turn_id: str
     last_turn_id: str
     method: str
+    turn_ids: tuple[str, ...] = ()
+    """Of an atom: its round's own turns, beside which it is not shown."""
 
 
 class UserMemory:
     """Facts and notes of one owner, in one order of memory ids that vectors refer to."""
 
-    __slots__ = ("_changed", "_denied", "_embedded", "_ids", "_index", "_live", "_terms", "facts", "notes")
+    __slots__ = ("_changed", "_denied", "_ids", "_index", "_live", "_terms", "facts", "notes", "vectors")
 
     def __init__(self, owner: tuple[str, str]) -> None:
         self.facts = FactTable(owner)
@@ -68,7 +73,7 @@ class UserMemory:
         self._ids: list[str] = []
         """Facts and notes in order of learning."""
         self._index: dict[str, int] = {}
-        self._embedded = Embedded()
+        self.vectors = VectorSets()
         self._terms: list[frozenset[str]] = []
         self._changed = -1
         """Offset of the last change."""
@@ -105,6 +110,27 @@ class UserMemory:
             added.append(note.memory_id)
         return added
 
+    def distilled(self, event: AtomDistilled, offset: int) -> bool:
+        """Fold an atom; False: it is known."""
+        if event.memory_id in self._index:
+            return False
+        turn_ids = event.turn_ids or ("",)
+        self.note(
+            Note(
+                memory_id=event.memory_id,
+                kind="atom",
+                text=event.text,
+                importance=event.importance,
+                learnt=_at(offset, event.occurred_at),
+                session_id=event.session_id or "",
+                first_turn_id=turn_ids[0],
+                last_turn_id=turn_ids[-1],
+                method=event.method,
+                turn_ids=event.turn_ids,
+            )
+        )
+        return True
+
     def note(self, note: Note) -> None:
         """Take a note whose id is new."""
         self._touch(note.learnt.offset)
@@ -122,10 +148,10 @@ class UserMemory:
         self._denied.setdefault(memory_id, []).append(given)
         return True
 
-    def embed(self, memory_id: str, vector: npt.NDArray[np.int8], offset: int) -> bool:
+    def embed(self, memory_id: str, vector: npt.NDArray[np.int8], offset: int, embedder: str = "") -> bool:
         """Take the vector of a memory; False: unknown, or it has one, or of another dimension."""
         index = self._index.get(memory_id)
-        return index is not None and self._embedded.add(index, vector, offset)
+        return index is not None and self.vectors.add(index, vector, offset, embedder)
 
     def passage(self, memory_id: str) -> str:
         """The text of a memory that is embedded."""
@@ -138,7 +164,7 @@ class UserMemory:
     def _add(self, memory_id: str, passage: str) -> None:
         self._index[memory_id] = len(self._ids)
         self._ids.append(memory_id)
-        self._embedded.expect()
+        self.vectors.expect()
         self._terms.append(frozenset(text.tokens(passage)))
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -168,6 +194,7 @@ class UserMemory:
         cut: Cut,
         *,
         scene: npt.NDArray[np.int8] | None = None,
+        shown: frozenset[str] = frozenset(),
         count: int,
     ) -> Found:
         """The best memories by five factors.
@@ -178,7 +205,10 @@ class UserMemory:
         chosen : MemorySettings
         cut : Cut
         scene : (d,) int8, optional
-            Mean of the recent turns' vectors: what is being talked about. Without it scene_match is 1.
+            Mean of the recent turns' vectors, of the embedder of the memories' own: what is being talked about.
+            Without it scene_match is 1.
+        shown : frozenset of str
+            Turns that are shown anyway: an atom of one of them would double it.
         count : int
 
         Returns
@@ -190,48 +220,56 @@ class UserMemory:
         ids = visible.ids[query.now_ms <= visible.until(chosen.summary_days)]
         if not len(ids):
             return Found(candidates=[])
-        arrived = len(self._embedded.arrivals(cut.offset)[0])
-        vector_ids = self._embedded.ids(ids, arrived)
+        embedded = self.vectors.at(cut.offset)
+        vector_ids = embedded.ids(ids, embedded.arrived(cut.offset))
         words = self._overlaps(query.text, ids)
         columns: dict[str, Floats | None] = {"words": words}
         similarity = words
-        if query.vector is not None and self._embedded.vectors.fits(query.vector):
-            columns["vector"] = found = self._embedded.cosines(query.vector, vector_ids)
+        if query.vector is not None and embedded.fits(query.vector, query.embedder):
+            columns["vector"] = found = embedded.cosines(query.vector, vector_ids)
             similarity = np.maximum(np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0), words)
         factors = visible.factors(ids, query.now_ms, chosen)
-        scenes = self._scene(scene, vector_ids, chosen.scene_weight)
+        scenes = _scene(scene, embedded, vector_ids, chosen.scene_weight)
         columns |= {"similarity": similarity, **factors, "scene_match": scenes}
         score = similarity * (1 + IMPORTANCE_WEIGHT * factors["importance"]) * factors["recency"]
         score = score * (1 + CONFIRMATION_WEIGHT * factors["confirmation"]) * scenes
         pool = np.lexsort((-ids, -np.round(similarity, SCORE_DECIMALS)))[: chosen.pool]
         order = pool[np.lexsort((-ids[pool], -np.round(score[pool], SCORE_DECIMALS)))]
         order = order[np.round(score[order], SCORE_DECIMALS) > 0]
-        best = self._once(order, ids, cut, count)
-        shown = np.round(score, SCORE_DECIMALS).tolist()
+        best, doubles = self._once(order, ids, cut, shown, count)
+        rounded = np.round(score, SCORE_DECIMALS).tolist()
         return Found(
             candidates=[
-                self._candidate(self._ids[ids[row]], shown[row], part, cut)
+                self._candidate(self._ids[ids[row]], rounded[row], part, cut)
                 for row, part in zip(best.tolist(), parts_of(columns, best), strict=True)
             ],
             considered=len(ids),
-            notes={"pool": len(pool)},
+            notes={"pool": len(pool), **({"atoms_beside_their_turns": doubles} if doubles else {})},
         )
 
-    def _once(self, order: Ints, ids: Ints, cut: Cut, count: int) -> Ints:
-        """The first rows of an order, of a conflict the best side only: it shows the others."""
+    def _once(self, order: Ints, ids: Ints, cut: Cut, shown: frozenset[str], count: int) -> tuple[Ints, int]:
+        """The first rows of an order, without what is shown anyway, and how many atoms that left out.
+
+        Of a conflict the best side only: it shows the others.
+        """
         kept: list[int] = []
         contested: set[str] = set()
+        doubles = 0
         for row in order.tolist():
             if len(kept) == count:
                 break
-            entry = self.facts.entries.get(self._ids[ids[row]])
+            memory_id = self._ids[ids[row]]
+            if memory_id in self.notes and not shown.isdisjoint(self.notes[memory_id].turn_ids):
+                doubles += 1
+                continue
+            entry = self.facts.entries.get(memory_id)
             change = entry.at(cut) if entry is not None else None
             if change is not None and change.status == "contested" and change.conflict_id:
                 if change.conflict_id in contested:
                     continue
                 contested.add(change.conflict_id)
             kept.append(row)
-        return np.array(kept, dtype=np.int64)
+        return np.array(kept, dtype=np.int64), doubles
 
     def _visible(self, cut: Cut) -> _Visible:
         """Memories that a cut sees and that nobody denied; the newest cut's are kept until something changes."""
@@ -276,13 +314,6 @@ class UserMemory:
             return np.zeros(len(ids))
         return np.array([len(terms & self._terms[index]) / len(terms) for index in ids.tolist()])
 
-    def _scene(self, scene: npt.NDArray[np.int8] | None, vector_ids: Ints, weight: float) -> Floats:
-        """1 − w + w·cos⁺ of the scene: what fits it keeps its score, what doesn't loses up to w of it."""
-        if scene is None or not weight or not self._embedded.vectors.fits(scene):
-            return np.ones(len(vector_ids))
-        near = np.clip(np.nan_to_num(self._embedded.cosines(scene, vector_ids), nan=1.0), 0.0, 1.0)
-        return np.asarray(1 - weight + weight * near)
-
     def _candidate(self, memory_id: str, score: float, parts: dict[str, float], cut: Cut) -> Candidate:
         entry = self.facts.entries.get(memory_id)
         if entry is not None:
@@ -324,6 +355,7 @@ class UserMemory:
             [
                 note.memory_id, note.kind, note.text, note.importance, note.learnt.offset, note.learnt.ms,
                 note.learnt.instant, note.session_id, note.first_turn_id, note.last_turn_id, note.method,
+                list(note.turn_ids),
             ]
             for note in self.notes.values()
             if note.learnt.offset <= last
@@ -336,35 +368,25 @@ class UserMemory:
         ]
         known = {row[0] for row in entries} | {row[0] for row in notes}
         ids = [memory_id for memory_id in self._ids if memory_id in known]
-        owners, offsets = self._embedded.arrivals(last)
-        vectors: list[Any] = [0, b"", b"", b""]
-        if len(owners):
-            rows = self._embedded.vectors.rows(np.arange(len(owners))).astype(np.int8)
-            vectors = [rows.shape[1], owners.tobytes(), offsets.tobytes(), rows.tobytes()]
-        return [last, ids, entries, conflicts, notes, denied, vectors]
+        return [last, ids, entries, conflicts, notes, denied, self.vectors.dumped(last)]
 
     @classmethod
     def restored(cls, owner: tuple[str, str], dumped: Sequence[Any]) -> UserMemory:
         """What was dumped."""
-        last, ids, entries, conflicts, notes, denied, (dimension, turns, offsets, rows) = dumped
+        last, ids, entries, conflicts, notes, denied, vectors = dumped
         memory = cls(owner)
         memory._changed = last
         memory.facts = FactTable.restored(owner, entries, conflicts)
-        for memory_id, kind, passage, importance, offset, ms, instant, session, first, end, method in notes:
+        for memory_id, kind, passage, importance, offset, ms, instant, session, first, end, method, turn_ids in notes:
             memory.notes[memory_id] = Note(
                 memory_id=memory_id, kind=kind, text=passage, importance=importance, learnt=At(offset, ms, instant),
-                session_id=session, first_turn_id=first, last_turn_id=end, method=method,
+                session_id=session, first_turn_id=first, last_turn_id=end, method=method, turn_ids=tuple(turn_ids),
             )  # fmt: skip
         for memory_id, offset, ms, instant, given in denied:
             memory._denied.setdefault(memory_id, []).append((At(offset, ms, instant), given))
         for memory_id in ids:
             memory._add(memory_id, memory.passage(memory_id))
-        if dimension:
-            memory._embedded.extend(
-                np.frombuffer(turns, dtype=np.int64),
-                np.frombuffer(offsets, dtype=np.int64),
-                np.frombuffer(rows, dtype=np.int8).reshape(-1, dimension),
-            )
+        memory.vectors.fill(*vectors)
         return memory
 
     def learnt(self, memory_id: str) -> int:
@@ -372,10 +394,9 @@ class UserMemory:
         entry = self.facts.entries.get(memory_id)
         return (entry or self.notes[memory_id]).learnt.offset
 
-    def without_vector(self) -> list[str]:
-        """Memory ids that have none, in order of learning."""
-        found = self._embedded.ids(np.arange(len(self._ids)), len(self._embedded.vectors))
-        return [memory_id for memory_id, vector in zip(self._ids, found.tolist(), strict=True) if vector < 0]
+    def without_vector(self, embedder: str) -> list[str]:
+        """Memory ids that have none of an embedder, in order of learning."""
+        return [self._ids[index] for index in self.vectors.lacking(embedder)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +422,14 @@ class _Visible:
             "recency": chosen.floor + (1 - chosen.floor) * recency,
             "confirmation": np.clip(self.confirmation[rows], 0.0, 1.0),
         }
+
+
+def _scene(scene: npt.NDArray[np.int8] | None, embedded: Embedded, vector_ids: Ints, weight: float) -> Floats:
+    """1 − w + w·cos⁺ of the scene: what fits it keeps its score, what doesn't loses up to w of it."""
+    if scene is None or not weight or not embedded.vectors.fits(scene):
+        return np.ones(len(vector_ids))
+    near = np.clip(np.nan_to_num(embedded.cosines(scene, vector_ids), nan=1.0), 0.0, 1.0)
+    return np.asarray(1 - weight + weight * near)
 
 
 def _last_said(entry: FactEntry, cut: Cut) -> At:
@@ -429,8 +458,9 @@ def _end_ms(valid_to: str | None) -> float:
     return float(after.astype("datetime64[ms]").astype(np.int64)) - 1
 
 
-def _contested(entry: Any, rivals: Sequence[Any]) -> str:
-    """A contested fact shows every side with the day on which it was said, newest last."""
+def _contested(entry: FactEntry, rivals: Sequence[FactEntry]) -> str:
+    """A contested fact shows every side with the day on which it was first said, oldest first."""
     sides = sorted((entry, *rivals), key=lambda item: (item.learnt.ms, item.memory_id))
-    listed = " / ".join(f"{side.text} ({side.learnt.instant[:DATE_CHARACTERS]})" for side in sides)
-    return f"? {listed}"
+    listed = [f"{side.text} ({side.learnt.instant[:DATE_CHARACTERS]})" for side in sides]
+    head, separator = CONTESTED[text.language(entry.text)]
+    return head + separator.join(listed)

@@ -172,10 +172,13 @@ def test_denial_of_one_side_settles_a_conflict_for_the_other() -> None:
     assert states(facts) == {"Paris": "active", "Rome": "denied"}
 
 
-def test_confirmation_without_a_key_is_about_the_newest_fact_said_before_it() -> None:
+def test_confirmation_moves_the_day_of_verification_and_is_counted() -> None:
     facts = table(statement("home", "Paris", "01-03"), statement("pet", "Rex", "02-03"))
-    facts.judge(Judgement(kind="confirm", turn_id="t", said_at="2026-02-04T00:00:00Z"), 2)
+    confirmed = {"kind": "confirm", "turn_id": "t", "said_at": "2026-02-04T00:00:00Z"}
+    facts.judge(Judgement(**confirmed, key="pet", norm="rex"), 2)
+    facts.judge(Judgement(**confirmed), 3)
     assert {fact.value: fact.confirmation for fact in facts.facts(NOW)} == {"Paris": 0, "Rex": 1}
+    assert {fact.value: fact.last_verified_at[:10] for fact in facts.facts(NOW)}["Rex"] == "2026-02-04"
 
 
 def test_unknown_memory_is_told_apart() -> None:

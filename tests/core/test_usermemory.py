@@ -104,7 +104,8 @@ def test_contested_fact_shows_every_side_once_with_its_day() -> None:
         extracted(statement("home", "Paris", "01-03")), extracted(statement("home", "Rome", "02-03"), at="2026-02-03")
     )
     (found,) = search(memory, query("home: Paris or Rome?", day=60))
-    assert found.text == "? User's home: Paris (2026-01-03) / User's home: Rome (2026-02-03)"
+    sides = "User's home: Paris (2026-01-03) / User's home: Rome (2026-02-03)"
+    assert found.text == f"Contested, not settled yet: {sides}"
 
 
 def test_summary_expires_by_event_time() -> None:
@@ -145,14 +146,14 @@ def test_scene_lowers_what_is_not_being_talked_about() -> None:
 def test_vector_is_seen_from_its_arrival_on_and_only_once() -> None:
     memory = memory_of(extracted(statement("home", "Paris", "01-03")))
     memory_id = next(iter(memory.facts.entries))
-    assert memory.without_vector() == [memory_id]
+    assert memory.without_vector("") == [memory_id]
     assert memory.embed(memory_id, np.array([127, 0], dtype=np.int8), 5)
     assert not memory.embed(memory_id, np.array([0, 127], dtype=np.int8), 6)
     assert not memory.embed("f-unknown", np.array([0, 127], dtype=np.int8), 6)
     asked = query("where is it?", vector=[127, 0])
     assert "vector" in search(memory, asked)[0].parts
     assert search(memory, asked, cut=Cut(4)) == []
-    assert memory.without_vector() == []
+    assert memory.without_vector("") == []
 
 
 @pytest.mark.parametrize("text", ["", "???", "🙂", "the of and", "，。", "x" * 100_000])

@@ -1,0 +1,319 @@
+"""Extraction as recorded effects: segments to facts and summaries, memories to vectors, changed keys to ``facts``.
+
+Off the answering path: a slice of a segment is extracted between two turns of the event loop, and a model is waited
+for in a task of its own. Invariants: an extraction counts when it comes back through the journal; one that is
+repeated names a segment that is gone, and is dropped by the fold. A model that is away, refuses or answers rubbish
+costs its summary's wording, never the segment: the rules do it, and the event says why (``fallback``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from connectors import metrics
+from connectors.ports import Outgoing, Unavailable
+from schemas.codec import encode
+from schemas.envelope import cloud_event_headers, derived_id, instant_of
+from schemas.memories import FactsOfKey, MemoriesExtracted, MemoryEmbedded, SegmentReason
+from schemas.positions import Position
+from schemas.topics import owner_key
+from streams.core import extracting
+from streams.core.conversation import OwnerKey
+from streams.core.experience import TurnView
+from streams.core.extracting import Extraction, Known
+from streams.core.segmenting import Segment
+from streams.core.usermemory import UserMemory
+from streams.core.visibility import Cut
+from streams.serving import RETRY_S, Memory, Shard
+
+log = structlog.get_logger("memory")
+
+POLL_S = 1.0
+"""How often open segments are looked at for idleness; changes of the journal wake the loop at once."""
+KNOWN_MAX = 200
+"""Facts of the owner that a user may be quoting, confirming or denying."""
+KEYS_PER_ROUND = 200
+"""Changed keys told to ``facts`` before other work gets a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A segment as it stood when its extraction began."""
+
+    shard: Shard
+    key: OwnerKey
+    segment: Segment
+    reason: SegmentReason
+    views: tuple[TurnView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What came of a job, and what it cost."""
+
+    extraction: Extraction
+    method: str = "rules"
+    fallback: str | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float = 0.0
+
+
+Model = Callable[[Job, Extraction], Awaitable[Extracted]]
+"""Asks a model about a job, given what the rules found; never raises but for cancellation."""
+
+
+def known_of(memory: UserMemory | None) -> list[Known]:
+    """The newest facts of an owner that hold."""
+    entries = [entry for entry in memory.facts.entries.values() if entry.live] if memory is not None else []
+    return [Known(entry.key, entry.norm, entry.value, entry.text) for entry in entries[-KNOWN_MAX:]]
+
+
+class Extractor:
+    """Computes the effects of user memory for the shards of a ``Memory``."""
+
+    def __init__(self, memory: Memory, model: Model | None = None) -> None:
+        self._memory = memory
+        self._settings = memory.settings
+        self._model = model
+        memory.on_memory = self.folded
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.in_work: set[tuple[OwnerKey, str]] = set()
+        """Segments whose extraction was begun and is not back through the journal."""
+
+    @property
+    def outstanding(self) -> int:
+        """Closed segments that are not extracted yet, memories without vector, keys that ``facts`` is not told of."""
+        states = [shard.state for shard in self._memory.shards.values()]
+        return sum(len(s.segments_due) + len(s.memories_unembedded) + len(s.facts_changed) for s in states)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        attempt = 0
+        try:
+            while True:
+                try:
+                    busy = await self.step()
+                    attempt = 0
+                except Unavailable as error:
+                    pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
+                    attempt += 1
+                    log.warning("extraction_waits", error=str(error), retry_in_s=pause)
+                    await asyncio.sleep(pause)
+                    continue
+                if not busy:
+                    await self._idle()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _idle(self) -> None:
+        changed = [asyncio.create_task(shard.changed.wait()) for shard in self._held()]
+        if not changed:
+            await asyncio.sleep(POLL_S)
+            return
+        try:
+            await asyncio.wait(changed, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in changed:
+                task.cancel()
+
+    async def step(self) -> bool:
+        """Do what is due: one segment of each shard, a batch of vectors, changed keys. False: nothing was."""
+        busy = False
+        for shard in self._held():
+            job = self._next(shard)
+            if job is not None:
+                busy = True
+                await self._begin(job)
+            busy |= await self._tell(shard)
+        return await self._embed() or busy
+
+    def _held(self) -> list[Shard]:
+        return [shard for shard in self._memory.shards.values() if shard.held and shard.ready.is_set()]
+
+    # -- segments ---------------------------------------------------------------------------------------------------
+
+    def _next(self, shard: Shard) -> Job | None:
+        """The oldest closed segment, else one whose session has been silent."""
+        state = shard.state
+        for key, segment_id in state.segments_due:
+            if (key, segment_id) not in self.in_work:
+                segment = state.owners[key].segments.due[segment_id]
+                assert segment.reason is not None
+                return self._job(shard, key, segment, segment.reason)
+        silent_before = self._memory.clock.now_ms() - round(self._settings.segment_idle_s * 1000)
+        for (key, session_id), recorded_ms in state.sessions_open.items():
+            if recorded_ms > silent_before:
+                return None  # longest idle first: all others are younger
+            segment = state.owners[key].segments.open[session_id]
+            if (key, segment.id) not in self.in_work:
+                return self._job(shard, key, segment, "idle")
+        return None
+
+    def _job(self, shard: Shard, key: OwnerKey, segment: Segment, reason: SegmentReason) -> Job:
+        views = shard.state.owners[key].views
+        return Job(shard, key, segment, reason, tuple(views[index] for index in segment.views))
+
+    async def _begin(self, job: Job) -> None:
+        self.in_work.add((job.key, job.segment.id))
+        begun = time.perf_counter()
+        found = await self._by_rules(job)
+        if self._model is None:
+            await self._append(job, Extracted(found), begun)
+            return
+        task = asyncio.create_task(self._by_model(job, found, begun))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _by_rules(self, job: Job) -> Extraction:
+        extractor = extracting.ByRules(known_of(job.shard.state.owners[job.key].memory))
+        for view in job.views:
+            extractor.turn(view)
+            await asyncio.sleep(0)
+        return await asyncio.to_thread(extractor.finish, job.segment.id)
+
+    async def _by_model(self, job: Job, found: Extraction, begun: float) -> None:
+        assert self._model is not None
+        try:
+            await self._append(job, await self._model(job, found), begun)
+        except Unavailable as error:  # the log is away: the segment is due again
+            log.warning("extraction_not_appended", segment_id=job.segment.id, error=str(error))
+            self.in_work.discard((job.key, job.segment.id))
+
+    async def _append(self, job: Job, done: Extracted, begun: float) -> None:
+        state = job.shard.state
+        now = instant_of(self._memory.clock.now_ms())
+        last = job.views[-1]
+        cause = state.owners[job.key].turns[last.turn_id].event_id
+        event = MemoriesExtracted(
+            event_id=derived_id(job.segment.id, "MemoriesExtracted"),
+            occurred_at=last.occurred_at,
+            recorded_at=now,
+            user_id=job.key[0],
+            role_id=job.key[1],
+            segment_id=job.segment.id,
+            session_id=job.segment.session_id,
+            reason=job.reason,
+            first_turn_id=job.views[0].turn_id,
+            last_turn_id=last.turn_id,
+            turns=len(job.views),
+            method=done.method,
+            policy=self._settings.conflict_policy,
+            facts=done.extraction.facts,
+            judgements=done.extraction.judgements,
+            summary=done.extraction.summary,
+            redacted=done.extraction.redacted,
+            latency_ms=round((time.perf_counter() - begun) * 1000, 3),
+            tokens_in=done.tokens_in,
+            tokens_out=done.tokens_out,
+            cost=done.cost,
+            fallback=done.fallback,
+            causation_id=cause,
+        )
+        try:
+            await (await self._memory.append_journal(state.partition, event))
+        except BaseException:
+            self.in_work.discard((job.key, job.segment.id))
+            raise
+        metrics.extracted(done.method, len(job.views), len(event.facts))
+
+    def folded(self, event: MemoriesExtracted | MemoryEmbedded) -> None:
+        """An effect came back through the journal."""
+        done = event.segment_id if isinstance(event, MemoriesExtracted) else event.memory_id
+        self.in_work.discard(((event.user_id, event.role_id), done))
+
+    # -- vectors ----------------------------------------------------------------------------------------------------
+
+    async def _embed(self) -> bool:
+        """Embed a batch of memories."""
+        batch: list[tuple[Shard, OwnerKey, str]] = []
+        for shard in self._held():
+            for key, memory_id in shard.state.memories_unembedded:
+                if len(batch) >= self._settings.embed_batch:
+                    break
+                if (key, memory_id) not in self.in_work:
+                    batch.append((shard, key, memory_id))
+        if not batch:
+            return False
+        self.in_work.update((key, memory_id) for _, key, memory_id in batch)
+        try:
+            await self._embed_batch(batch)
+        except ValueError as error:  # refused for good: words must do; it stays in work, so it is not tried again
+            log.error("memories_not_embeddable", memory_ids=[item[2] for item in batch], error=str(error))
+        except BaseException:
+            self.in_work.difference_update((key, memory_id) for _, key, memory_id in batch)
+            raise
+        return True
+
+    async def _embed_batch(self, batch: Sequence[tuple[Shard, OwnerKey, str]]) -> None:
+        passages = []
+        for shard, key, memory_id in batch:
+            memory = shard.state.owners[key].memory
+            assert memory is not None
+            passages.append(memory.passage(memory_id))
+        embedder = self._memory.embedder
+        vectors = await embedder.embed(passages, "passage")
+        now = instant_of(self._memory.clock.now_ms())
+        futures = []
+        for (shard, key, memory_id), passage, vector in zip(batch, passages, vectors, strict=True):
+            cause = hashlib.sha256(passage.encode()).hexdigest()
+            event = MemoryEmbedded(
+                event_id=derived_id(memory_id, "MemoryEmbedded", embedder.name),
+                occurred_at=now,
+                recorded_at=now,
+                user_id=key[0],
+                role_id=key[1],
+                memory_id=memory_id,
+                embedder=embedder.name,
+                vector=base64.b64encode(vector.tobytes()).decode(),
+                causation_id=cause,
+            )
+            futures.append(await self._memory.append_journal(shard.state.partition, event))
+        await asyncio.gather(*futures)
+
+    # -- the topic of facts -----------------------------------------------------------------------------------------
+
+    async def _tell(self, shard: Shard) -> bool:
+        """Tell ``facts`` of keys that changed; a key stays noted until the log has acknowledged it."""
+        told = list(shard.state.facts_changed.items())[:KEYS_PER_ROUND]
+        sent = [await self._memory.log.append(self._of_key(shard, *item)) for item in told]
+        await asyncio.gather(*sent)
+        for changed, at in told:
+            if shard.state.facts_changed.get(changed) == at:  # it may have changed again meanwhile
+                del shard.state.facts_changed[changed]
+        return bool(told)
+
+    def _of_key(self, shard: Shard, changed: tuple[OwnerKey, str], at: tuple[int, str]) -> Outgoing:
+        (user_id, role_id), key = changed
+        offset, recorded_at = at
+        memory = shard.state.owners[user_id, role_id].memory
+        assert memory is not None
+        facts, conflicts = memory.facts.of_key(key, Cut(shard.state.watermark))
+        active = [fact for fact in facts if fact.status == "active"]
+        event = FactsOfKey(
+            user_id=user_id,
+            role_id=role_id,
+            key=key,
+            value=active[0].value if active else None,
+            facts=tuple(facts),
+            conflicts=tuple(conflicts),
+            position=Position(topic="journal", partition=shard.state.partition, offset=offset),
+            recorded_at=recorded_at,
+        )
+        event_id = derived_id("FactsOfKey", user_id, role_id, key, offset)
+        return Outgoing(
+            topic=self._settings.topic("facts"),
+            value=encode(event),
+            key=owner_key(user_id, role_id) + b"/" + key.encode(),
+            partition=shard.state.partition,
+            headers=tuple(cloud_event_headers(event.type, event.version, event_id, recorded_at)),
+        )

@@ -1,0 +1,159 @@
+"""Extraction by a chat model: asked once, repaired once, else the rules; within a budget of each owner and day.
+
+Invariant: never raises but for cancellation, so a model can neither block nor poison a segment. What it costs, how long
+it took and why the rules had to step in are in the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from connectors.ports import ChatModel, Clock, Completion, ModelRefused, Unavailable
+from connectors.settings import Settings
+from schemas.envelope import derived_id
+from schemas.memories import FactStatement, Judgement, SummaryWritten
+from streams.core import extracting, modelfacts
+from streams.core.budget import Budget, Prices
+from streams.core.extracting import Extraction
+from streams.core.facts.values import normalise
+from streams.core.facts.vocabulary import key_of
+from streams.core.summaries import CHARACTERS_MIN, Utterance
+from streams.core.text import language, token_estimate
+from streams.extraction import Extracted, Job, known_of
+
+log = structlog.get_logger("memory")
+
+TEMPERATURE = 0.0
+RULE = "model"
+
+
+class ModelExtraction:
+    """``extraction.Model`` over a chat model."""
+
+    def __init__(self, model: ChatModel, settings: Settings, clock: Clock) -> None:
+        self._model = model
+        self._settings = settings
+        self._clock = clock
+        self.budget = Budget(settings.model_tokens_per_owner_day)
+        prices = (settings.model_price_in or 0.0, settings.model_price_out or 0.0)
+        self._prices = Prices(*prices)
+        self.in_flight = 0
+
+    def status(self) -> dict[str, Any]:
+        """What ``status`` tells of the model."""
+        return {
+            "model": self._model.name,
+            "in_flight": self.in_flight,
+            "concurrency": self._settings.model_concurrency,
+            "tokens_per_owner_day": self._settings.model_tokens_per_owner_day,
+        }
+
+    async def __call__(self, job: Job, found: Extraction) -> Extracted:
+        """Ask the model; ``found`` is what the rules found, and stands where it fails."""
+        self.in_flight += 1
+        try:
+            return await self._ask(job, found)
+        finally:
+            self.in_flight -= 1
+
+    async def _ask(self, job: Job, found: Extraction) -> Extracted:
+        utterances = [Utterance(view.speaker, view.name, view.text, view.occurred_at) for view in job.views]
+        tongue = language(" ".join(utterance.text[:200] for utterance in utterances))
+        messages = modelfacts.request(utterances, tongue=tongue)
+        memory = job.shard.state.owners[job.key].memory
+        known = known_of(memory)
+        owner, at_ms = repr(job.key), self._clock.now_ms()
+        spent: list[Completion] = []
+        fallback = "the answer could not be read"
+        for attempt in range(2):
+            most = sum(token_estimate(message.content) for message in messages) + modelfacts.ANSWER_TOKENS_MAX
+            if not self.budget.take(owner, at_ms, most):
+                fallback = f"the owner's budget of {self._settings.model_tokens_per_owner_day} tokens a day is used up"
+                break
+            try:
+                completion = await self._model.complete(
+                    messages,
+                    temperature=TEMPERATURE,
+                    max_tokens=modelfacts.ANSWER_TOKENS_MAX,
+                    response_schema=modelfacts.SCHEMA,
+                    timeout_s=self._settings.model_timeout_s,
+                )
+            except (Unavailable, ModelRefused) as error:
+                self.budget.give_back(owner, at_ms, most)
+                fallback = f"{type(error).__name__}: {error}"
+                break
+            spent.append(completion)
+            self.budget.give_back(owner, at_ms, max(0, most - completion.tokens_in - completion.tokens_out))
+            answer = modelfacts.read(completion.text, utterances, recalled=[fact.text for fact in known])
+            if not isinstance(answer, modelfacts.Fault):
+                return self._extracted(answer_of(answer, job, found), spent, None)
+            fallback = f"{answer.code}: {answer.message}"
+            log.warning("extraction_unreadable", segment_id=job.segment.id, attempt=attempt, fault=fallback)
+            messages = modelfacts.repair_messages(messages, completion.text, answer)
+        log.warning("extraction_by_rules", segment_id=job.segment.id, reason=fallback)
+        return replace(self._extracted(found, spent, fallback[:500]), method="rules")
+
+    def _extracted(self, extraction: Extraction, spent: Sequence[Completion], fallback: str | None) -> Extracted:
+        tokens_in = sum(completion.tokens_in for completion in spent)
+        tokens_out = sum(completion.tokens_out for completion in spent)
+        return Extracted(
+            extraction,
+            method=f"model:{self._model.name}",
+            fallback=fallback,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cost=self._prices.cost(tokens_in, tokens_out),
+        )
+
+
+def answer_of(answer: modelfacts.Extraction, job: Job, found: Extraction) -> Extraction:
+    """A model's answer as an extraction. Its summary counts if it is one; else that of the rules stands."""
+    facts = tuple(_statement(fact, job) for fact in answer.facts)
+    judgements = tuple(judgement for judged in answer.judgements for judgement in _judgements(judged, job))
+    summary = found.summary
+    if len(answer.summary) >= CHARACTERS_MIN or (answer.summary and summary is not None):
+        memory_id = "s-" + derived_id("summary", job.segment.id)
+        importance = extracting.SUMMARY_IMPORTANCE + bool(facts)
+        summary = SummaryWritten(memory_id=memory_id, text=answer.summary, importance=importance)
+    return Extraction(facts=facts, judgements=judgements, summary=summary, redacted=answer.redacted)
+
+
+def _judgements(judged: modelfacts.ModelJudgement, job: Job) -> list[Judgement]:
+    """What a judgement is about: the fact that it names, else those that the assistant named just before."""
+    view = job.views[judged.turn]
+    if judged.key:
+        about = [(judged.key, normalise(judged.key, judged.value) if judged.value else "")]
+    else:
+        before = job.views[judged.turn - 1] if judged.turn else None
+        said = before.text if before is not None and before.speaker != "user" else ""
+        about = extracting.named_in(said, known_of(job.shard.state.owners[job.key].memory))
+    return [
+        Judgement(kind=judged.kind, turn_id=view.turn_id, said_at=view.occurred_at, key=key, norm=norm)
+        for key, norm in about
+    ]
+
+
+def _statement(fact: modelfacts.ModelFact, job: Job) -> FactStatement:
+    view = job.views[fact.turn]
+    return FactStatement(
+        key=fact.key,
+        value=fact.value,
+        norm=normalise(fact.key, fact.value) if fact.value else "",
+        kind=fact.kind,
+        multi=key_of(fact.key).multi,
+        text=extracting.sentence(fact.key, fact.value, language(view.text)),
+        confidence=fact.confidence,
+        importance=fact.importance,
+        turn_id=view.turn_id,
+        start=fact.start,
+        end=fact.end,
+        said_at=view.occurred_at,
+        old_norm=normalise(fact.key, fact.old_value) if fact.old_value else None,
+        valid_from=fact.valid_from,
+        valid_to=fact.valid_to,
+        rule=RULE,
+    )
