@@ -103,6 +103,8 @@ class ChunksEmbedded:
     embedder: str
     vectors: tuple[str, ...]
     """``(d,)`` int8, base64, of the children in their order; empty: the embedder refuses the passage."""
+    use: bool | None = None
+    """True: no vectors, but the wish that those of this embedder be used again; see ``TurnEmbedded``."""
     causation_id: str | None = None
     """The revision."""
     correlation_id: str | None = None

@@ -16,7 +16,7 @@ REPLY_PARTITION = "kafka_replyPartition"
 CORRELATION_ID = "kafka_correlationId"
 DEADLINE = "mnemolog_deadline"
 FORWARDED = "mnemolog_forwarded"
-"""Added when a request is forwarded to its owner's partition: the partition that it arrived on."""
+"""Added when a request is forwarded to its owner's partition: where it arrived, ``partition/offset/timestamp``."""
 ATTEMPTS = "mnemolog_attempts"
 """Added when a dead letter is posted again: how often the record was tried before, in ASCII digits."""
 RETRY_OF = "mnemolog_retry_of"
@@ -68,6 +68,27 @@ def deadline_ms(headers: Headers) -> int | None:
     if not raw.isdigit() or len(raw) > 15:
         raise BadHeader(f"{DEADLINE} is {raw[:40]!r}; expected milliseconds since the epoch in ASCII digits", None)
     return int(raw)
+
+
+def forwarded_header(partition: int, offset: int, timestamp: int) -> bytes:
+    """Value of ``mnemolog_forwarded``.
+
+    >>> forwarded_header(3, 17, 1779235200000)
+    b'3/17/1779235200000'
+    """
+    return f"{partition}/{offset}/{timestamp}".encode()
+
+
+def forwarded_from(headers: Headers) -> tuple[int, int, int] | None:
+    """Partition, offset and timestamp at which a forwarded request arrived; None: it was not, or says no such thing.
+
+    >>> forwarded_from([("mnemolog_forwarded", b"3/17/1779235200000")]), forwarded_from([("mnemolog_forwarded", b"3")])
+    ((3, 17, 1779235200000), None)
+    """
+    raw = (dict(headers).get(FORWARDED) or b"").split(b"/")
+    if len(raw) != 3 or not all(part.isdigit() and len(part) < 19 for part in raw):
+        return None
+    return int(raw[0]), int(raw[1]), int(raw[2])
 
 
 def attempts_before(headers: Headers) -> int:

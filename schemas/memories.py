@@ -50,7 +50,7 @@ class FactStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A confirmation or denial that a user spoke. Without a key it is about the newest fact before it."""
+    """A confirmation or denial that a user spoke. Without a key it is about nothing that memory knows."""
 
     kind: Literal["confirm", "deny"]
     turn_id: str

@@ -90,11 +90,12 @@ class Request:
     """``check``: the model's whole output."""
     model: ShortText | None = None
     final: bool | None = None
-    """``check``: the user is shown this output, so the round becomes an atom."""
+    """``check``: the user is shown this output if it passes and needs no repair; then the round becomes an atom."""
     turn_ids: Annotated[tuple[Id, ...], msgspec.Meta(max_length=10)] | None = None
     """``check``: the turns of the round."""
     usage: Metadata | None = None
-    """``check``: ``latency_ms``, ``tokens_in``, ``tokens_out``, ``attempt``, ``repaired``, ``temperature``."""
+    """``check``: ``latency_ms``, ``tokens_in``, ``tokens_out``, ``attempt``, ``repaired``, ``temperature``; ``shown``:
+    the user has seen it already, whether it passes or not."""
     type: Literal["request"] = "request"
     version: Literal[1] = 1
 

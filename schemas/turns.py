@@ -75,6 +75,9 @@ class TurnEmbedded:
     vector: str
     """``(d,)`` int8, base64; see connectors.embeddings.Calibration."""
     causation_id: str
+    use: bool | None = None
+    """True: no vector, but the wish that the owner's vectors of this embedder be used again from here on, where they
+    are complete: after a change back, nothing is left to embed that would say so."""
     correlation_id: str | None = None
     type: Literal["TurnEmbedded"] = "TurnEmbedded"
     version: Literal[1] = 1

@@ -81,8 +81,10 @@ def graded(
     tongue = tongue_of(anchor.language if anchor else None, asked.query)
     output = hashlib.sha256(request.answer.encode("utf-8", "surrogatepass")).hexdigest()
     usage = _Usage(request.usage or {})
-    response_id = derived_id("ResponseGraded", event.recall_id, output, str(bool(request.final)))
     passed = judged.passed and bool(parsed.response)
+    accepted = passed and (not repair or usage.flag("repaired"))
+    final = bool(request.final) and (accepted or usage.flag("shown"))
+    response_id = derived_id("ResponseGraded", event.recall_id, output, str(final))
     need = _NEEDS.get(parsed.need, "unknown")
     violations = tuple(
         Violation(rule=v.rule, text=v.text, start=v.start, end=v.end, boundary=v.detail or None)
@@ -113,7 +115,7 @@ def graded(
         model=request.model,
         round=event.round,
         output_sha256=output,
-        final=bool(request.final),
+        final=final,
         plausibility_parts=plausible.parts,
         boundaries=judged.boundaries,
         boundaries_checked=judged.checked,
@@ -131,7 +133,7 @@ def graded(
         correlation_id=request.request_id,
         **shared,
     )
-    atom = _atom(recall, record, recorded_at) if request.final and passed else None
+    atom = _atom(recall, record, recorded_at) if final and passed else None
     asked_again: tuple[Message, ...] | None = None
     if repair and messages:
         asked_again = protocol.repair_messages(
