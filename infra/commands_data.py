@@ -35,9 +35,11 @@ from schemas.codec import JOURNAL_EVENTS, LIBRARY_EVENTS, content_digest, conver
 from schemas.deadletters import DeadLetter
 from schemas.documents import Document, DocumentChunked, DocumentRemoved
 from schemas.envelope import DOCUMENT_LENGTH_MAX, ContractError
+from schemas.personas import Persona
 from schemas.positions import Position
 from schemas.topics import owner_key, partition_of
 from schemas.turns import Turn, TurnRecorded
+from streams.core.persona import lint, unknown_fields
 
 SEEN_S_MAX = 60.0
 """How long ``import`` waits until the last turn is in memory."""
@@ -329,11 +331,23 @@ def persona(
     objects: ObjectsOption = None,
     prefix: PrefixOption = None,
 ) -> None:
-    """Declare the persona of a role. A newer one replaces the older from then on."""
+    """Declare the persona of a role. A newer one replaces the older from then on. Warns of what is weak about it."""
     raw = read_persona(file)
+    for warning in persona_warnings(raw):
+        say(f"warning: {warning}")
     target = find(kafka, clickhouse, embeddings, objects, prefix)
     role_id = asyncio.run(_declare(raw, target))
     print(orjson.dumps({"role_id": role_id}).decode() if json else f"persona of role {role_id} declared")
+
+
+def persona_warnings(raw: dict[str, Any]) -> list[str]:
+    """Fields that the contract doesn't have, and what the linter says; what is invalid, declaring tells."""
+    found = [f"unknown field is ignored: {name}" for name in unknown_fields(raw)]
+    try:
+        declared = convert({"declared_at": "2026-01-01T00:00:00Z", **raw}, Persona)
+    except ContractError:
+        return found
+    return found + [str(weakness) for weakness in lint(declared)]
 
 
 async def _declare(raw: dict[str, Any], target: Target) -> str:
@@ -368,7 +382,7 @@ def _yaml(data: bytes) -> Any:
     try:
         import yaml
     except ImportError as error:
-        raise StackError("YAML personas need PyYAML: pip install pyyaml, or write the file in TOML or JSON") from error
+        raise StackError("a YAML persona needs PyYAML: `pip install pyyaml`, or write it in TOML or JSON") from error
     try:
         return yaml.safe_load(data)
     except yaml.YAMLError as error:

@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from schemas.envelope import instant_ms
 from schemas.personas import Persona
@@ -48,6 +48,9 @@ class Assembly:
     messages: tuple[Message, ...]
     trace: dict[str, Any]
     temperature: float
+    anchor_repeated: Literal["rounds", "tokens"] | None = None
+    """Why the anchor stands before the query once more; None: it doesn't."""
+    serious_topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +97,36 @@ def assemble(
     shown, recent_trace = _recent(recent, chosen)
     context, trace = _context(tongue, now, query, evidence, [turn.turn_id for turn, _ in shown], recent, chosen)
     persona = _anchor_text(tongue, anchor) if anchor else ""
-    again = anchor is not None and query.round > 0 and query.round % chosen.anchor_every_rounds == 0
     serious = serious_topics(query.text)
     messages = [_message("system", _system(tongue, anchor, persona)), _message("user", context)]
     messages += [_message("user" if turn.speaker == "user" else "assistant", text) for turn, text in shown]
+    again = _repeated(query.round, messages[1:], chosen) if anchor else None
     if again:
         messages.append(_message("user", wording("reminder", tongue).substitute(anchor=persona)))
-    messages.append(_message("user", _question(tongue, query, evidence, trace, anchor)))
+    messages.append(_message("user", _question(tongue, query, evidence, trace, anchor, chosen)))
     trace |= {
         "language": tongue,
         "recent": recent_trace,
-        "anchor_repeated": again,
+        "anchor_repeated": again is not None,
+        "anchor_repeated_by": again,
         "serious_topics": list(serious),
         "tokens": sum(token_estimate(message.content) for message in messages),
     }
-    return Assembly(tuple(messages), trace, chosen.temperature_serious if serious else chosen.temperature)
+    temperature = chosen.temperature_serious if serious else chosen.temperature
+    return Assembly(tuple(messages), trace, temperature, again, serious)
+
+
+def _repeated(number: int, between: Sequence[Message], chosen: PromptSettings) -> Literal["rounds", "tokens"] | None:
+    """Why the anchor must come again: every N rounds, or where much stands between it and the query.
+
+    What is far back in a prompt binds a model less (PME, drift type 1), so both ways count the distance: rounds as
+    they are spoken, tokens as they are sent.
+    """
+    if number > 0 and number % chosen.anchor_every_rounds == 0:
+        return "rounds"
+    if chosen.anchor_every_tokens and sum(token_estimate(m.content) for m in between) >= chosen.anchor_every_tokens:
+        return "tokens"
+    return None
 
 
 def messages_sha256(messages: Sequence[Message]) -> str:
@@ -336,7 +354,12 @@ def _shortened(text: str, tokens_max: int) -> str:
 
 
 def _question(
-    tongue: str, query: RecallQuery, evidence: Sequence[Evidence], trace: dict[str, Any], anchor: Persona | None
+    tongue: str,
+    query: RecallQuery,
+    evidence: Sequence[Evidence],
+    trace: dict[str, Any],
+    anchor: Persona | None,
+    chosen: PromptSettings,
 ) -> str:
     """The query, then how to answer it and which marks exist: a mark that is not listed was made up."""
     shown = {mark for region in trace["regions"].values() for mark in region["kept"]}
@@ -347,4 +370,5 @@ def _question(
         else label(tongue, "no_marks")
     )
     name = anchor.name if anchor else label(tongue, "assistant")
-    return f"{query.text}\n\n{wording('protocol', tongue).substitute(name=name, marks=listed)}"
+    instruction = wording("protocol_strict" if chosen.protocol == "strict" else "protocol", tongue)
+    return f"{query.text}\n\n{instruction.substitute(name=name, marks=listed)}"

@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 from streams.core.prompts import VERSION as PROMPTS_VERSION
 
 DEFAULT_PRESET = "balanced"
-CORE_VERSION = 2
+CORE_VERSION = 3
 """Raised when the same settings would give another answer: a new formula, tokenizer or tie rule."""
 
 
@@ -85,6 +85,8 @@ class ExperienceSettings(PathSettings):
     """Added to the z-sum of turns that say a time, where the query asks for one."""
     malus_question: float = _number(0, 10)
     """Taken from the z-sum of turns that are questions themselves: the evidence stands in answers."""
+    spread: float = _number(0, 10)
+    """Of the z-sum that a turn beside one already taken loses, where several things are asked for; see ``spread``."""
     neighbour_weight: float = _number(0, 100)
     """Of the mean standardised cosine of the turns before and after."""
     window_turns: int = _number(0, 5)
@@ -93,7 +95,8 @@ class ExperienceSettings(PathSettings):
     b_session: float = _number(0, 1)
     window_days: float = _number(0, 36_500)
     correction_similarity: float = _number(0, 1)
-    """Cosine from which the newer of two turns is a correction of the older and may not rank below it; 1: off."""
+    """Centred cosine below which the newer of two turns is no correction of the older, whatever the other signs say;
+    1: off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +109,28 @@ class KnowledgeSettings(PathSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
-    """Facts, summaries and atoms. The path is reserved: nothing fills it yet."""
+    """Facts, summaries and atoms, by PME's five factors; see ``usermemory``."""
 
     enabled: bool
     half_life_days: float = _number(0.01, 36_500)
+    floor: float = _number(0, 1)
+    """Recency that the oldest memory keeps; 0: PME's decay."""
+    pool: int = _number(1, 1000)
+    """Memories, nearest first, that the second pass scores by scene."""
+    scene_weight: float = _number(0, 1)
+    """Part of its score that a memory loses which has nothing to do with what is being talked about."""
+    summary_days: float = _number(1, 36_500)
+    """Age at which a summary expires, by event time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankSettings:
+    """What a reranker's opinion counts; without one (``MNEMOLOG_RERANK``) the first search alone decides."""
+
+    weight: float = _number(0, 1)
+    """Of the reranker's score beside that of the first search; 0: it isn't asked."""
+    candidates: int = _number(1, 200)
+    """The best of each path that it is asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +151,11 @@ class PromptSettings:
     """Share of ``limits.tokens``; what knowledge and memory leave unused goes to experience."""
     share_memory: float = _number(0, 1)
     anchor_every_rounds: int = _number(1, 100_000)
+    """PME: 15 to 30 rounds, which are 6,000 to 8,000 tokens."""
+    anchor_every_tokens: int = _number(0, 1_000_000)
+    """Tokens between the anchor and the query from which the anchor comes again as well; 0: rounds alone decide."""
+    protocol: str = _choice("standard", "strict")
+    """How tightly the model is told to keep to the answer protocol, and what is repaired."""
     temperature: float = _number(0, 2)
     temperature_serious: float = _number(0, 2)
 
@@ -143,6 +169,7 @@ class Settings:
     experience: ExperienceSettings
     knowledge: KnowledgeSettings
     memory: MemorySettings
+    rerank: RerankSettings
     chunking: ChunkingSettings
     prompt: PromptSettings
 
@@ -165,6 +192,7 @@ _PARTS: dict[str, type] = {
     "experience": ExperienceSettings,
     "knowledge": KnowledgeSettings,
     "memory": MemorySettings,
+    "rerank": RerankSettings,
     "chunking": ChunkingSettings,
     "prompt": PromptSettings,
 }
@@ -320,6 +348,19 @@ def resolve(
     60.0
     """
     return (catalogue or _default_catalogue()).resolve(preset, overrides)
+
+
+def recorded(parameters: Mapping[str, Any]) -> Settings:
+    """The settings that ``as_dict`` gave; what has been added since is as in ``balanced``.
+
+    >>> recorded(as_dict(resolve("arpm"))) == resolve("arpm")
+    True
+    """
+    values = {part: dict(settings) for part, settings in _default_catalogue()._flattened(DEFAULT_PRESET, ()).items()}
+    for part, settings in values.items():
+        given = parameters.get(part) or {}
+        settings.update({name: given[name] for name in settings if name in given})
+    return _settings(str(parameters["preset"]), values)
 
 
 def known_settings() -> list[str]:

@@ -1,7 +1,6 @@
 """The prompt: order of messages, isolation of regions, budgets and trace, determinism."""
 
 import re
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -79,6 +78,40 @@ def test_the_anchor_comes_again_every_twenty_rounds(number: int, repeated: bool)
     assembly = assembled(round=number)
     assert assembly.trace["anchor_repeated"] is repeated
     assert sum("night-shift" in text for text in contents(assembly)) == 1 + repeated
+
+
+def test_the_anchor_comes_again_as_a_message_of_the_user_before_the_query() -> None:
+    assembly = assembled(round=20)
+    assert assembly.anchor_repeated == "rounds"
+    assert [message.role for message in assembly.messages[-2:]] == ["user", "user"]
+    assert "night-shift" in assembly.messages[-2].content
+
+
+@pytest.mark.parametrize("every", [15, 20, 30])
+def test_rounds_between_anchors_are_a_setting(every: int) -> None:
+    settings = resolve(None, {"prompt.anchor_every_rounds": every})
+    rounds = [number for number in range(1, 61) if assembled(round=number, settings=settings).anchor_repeated]
+    assert rounds == list(range(every, 61, every))
+
+
+def test_the_anchor_comes_again_where_much_stands_between_it_and_the_query() -> None:
+    evidence = [piece(f"E{number}", f"{number} " + "word " * 900) for number in range(1, 9)]
+    limits = Limits(tokens=9000)
+    assert assembled(evidence, round=7, limits=limits).anchor_repeated == "tokens"
+    assert assembled(evidence[:2], round=7, limits=limits).anchor_repeated is None
+    off = resolve(None, {"prompt.anchor_every_tokens": 0})
+    assert assembled(evidence, round=7, limits=limits, settings=off).anchor_repeated is None
+    assert assembled(evidence, round=7, limits=limits, anchor=None).anchor_repeated is None
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "Every statement about the past"), ("zh", "每一处")])
+def test_strong_consistency_tightens_the_protocol(language: str, said: str) -> None:
+    anchor = replace(LIN, language=language)
+    strict = assembled(anchor=anchor, settings=resolve("strong_consistency"))
+    assert said in strict.messages[-1].content
+    assert "<analysis>" in strict.messages[-1].content
+    assert said not in assembled(anchor=anchor).messages[-1].content
+    assert strict.temperature == 0.4
 
 
 def test_a_role_without_a_persona_has_guidance_only() -> None:
@@ -191,12 +224,3 @@ def test_template_signs_in_what_users_and_operators_write_stay_as_they_are() -> 
     assert "costs $5" in system
     assert "$marks ${n} $" in context
     assert last.startswith("what is $name?")
-
-
-def test_twenty_pieces_are_assembled_quickly() -> None:
-    evidence = [piece(f"{path}{n}", "昨天吃了馄饨 and soup. " * 10) for path in "KE" for n in range(1, 11)]
-    assembled(evidence)
-    started = time.process_time()
-    for _ in range(20):
-        assembled(evidence)
-    assert (time.process_time() - started) / 20 < 0.02
