@@ -32,6 +32,7 @@ from schemas.feedback import Feedback
 from schemas.headers import CORRELATION_ID, DEADLINE, REPLY_PARTITION, REPLY_TOPIC, partition_header
 from schemas.personas import Persona
 from schemas.recalls import Reply, Request
+from schemas.responses import Check
 from schemas.topics import owner_key, partition_of
 from schemas.turns import Turn
 
@@ -230,10 +231,68 @@ class Client:
         """Evidence and the messages for a model. Options as ``ask``."""
         return await self.ask("assemble", query, user_id=user_id, role_id=role_id, **options)
 
+    async def read(self, kind: str, *, user_id: str, role_id: str, history: bool = False, **options: Any) -> Reply:
+        """``facts``, ``conflicts``, ``summaries``, ``persona`` or ``transcript`` of an owner, now or ``as_of``.
+
+        Parameters
+        ----------
+        history : bool
+            Facts that no longer hold too, each with every change. Other options as ``ask``.
+        """
+        return await self.ask(kind, None, user_id=user_id, role_id=role_id, history=history, **options)
+
+    async def check(
+        self,
+        recall_id: str,
+        answer: str,
+        *,
+        user_id: str,
+        role_id: str,
+        model: str | None = None,
+        final: bool = False,
+        turn_ids: Sequence[str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> Check:
+        """Have a model's whole output graded against the recall that it answers, and recorded.
+
+        Parameters
+        ----------
+        final : bool
+            The user is shown this output; if it passes, the round becomes an atom.
+        turn_ids : sequence of str, optional
+            The turns of the round, beside which its atom is not shown.
+        usage : mapping, optional
+            ``latency_ms``, ``tokens_in``, ``tokens_out``, ``attempt``, ``repaired``, ``temperature``.
+
+        Raises
+        ------
+        MnemologError
+            ``BadRequest`` where this owner has no such recall.
+        """
+        request = self._checked(
+            Request,
+            request_id=f"q-{uuid.uuid4()}",
+            kind="check",
+            user_id=user_id,
+            role_id=role_id,
+            recall_id=recall_id,
+            answer=answer,
+            model=model,
+            final=final or None,
+            turn_ids=list(turn_ids) if turn_ids else None,
+            usage=dict(usage) if usage else None,
+        )
+        reply = await self.request(request, timeout_ms=timeout_ms)
+        if reply.error is not None:
+            raise error_of(reply.error)
+        assert reply.check is not None
+        return reply.check
+
     async def ask(
         self,
         kind: str,
-        query: str,
+        query: str | None,
         *,
         user_id: str,
         role_id: str,
@@ -245,6 +304,7 @@ class Client:
         set: Mapping[str, Any] | None = None,
         limits: Mapping[str, int] | None = None,
         explain: bool = False,
+        history: bool = False,
         timeout_ms: int = TIMEOUT_MS,
     ) -> Reply:
         """A request and its reply.
@@ -268,7 +328,7 @@ class Client:
             user_id=user_id,
             role_id=role_id,
             session_id=session_id,
-            query=query,
+            **({} if query is None else {"query": query}),
             now=_instant(now) if now else None,
             after=list(after) if after else None,
             as_of=dict(as_of) if as_of else None,
@@ -276,6 +336,7 @@ class Client:
             set=dict(set) if set else None,
             limits=dict(limits) if limits else None,
             explain=explain or None,
+            history=history or None,
         )
         reply = await self.request(request, timeout_ms=timeout_ms)
         if reply.error is not None:
@@ -402,6 +463,8 @@ class SyncClient:
             "declare_persona",
             "recall",
             "assemble",
+            "read",
+            "check",
             "ask",
             "request",
         ):
