@@ -97,8 +97,12 @@ def document_removed(document: Document, source: Position, recorded_at: str) -> 
 
 
 def position_id(kind: str, source: Position, *more: str | int) -> str:
-    """Id that derives from where a record stands."""
-    return derived_id(kind, source.topic, source.partition, source.offset, *more)
+    """Id that derives from where a record stands.
+
+    With its time, since a broker that is restored from the archive begins its input topics anew at offset 0: another
+    record at the same place must not be taken for the one that was there before.
+    """
+    return derived_id(kind, source.topic, source.partition, source.offset, source.timestamp or 0, *more)
 
 
 def dead_letter(
