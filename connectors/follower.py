@@ -56,6 +56,7 @@ class LogFollower:
         *,
         group: str,
         fetch_wait_ms: int = 10,
+        fetch_bytes_min: int = 1,
     ) -> None:
         self.topic = topic
         self._apply = apply
@@ -75,6 +76,7 @@ class LogFollower:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": fetch_wait_ms,
+                "fetch.min.bytes": fetch_bytes_min,
                 "fetch.message.max.bytes": 16 * 1024 * 1024,
                 "fetch.max.bytes": 64 * 1024 * 1024,
                 "queued.max.messages.kbytes": 64 * 1024,

@@ -109,7 +109,10 @@ class LogReader:
         """
         found: dict[int, int] = {}
         for partition in range(self.partitions(topic)):
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=CONNECT_S)
+            try:
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=CONNECT_S)
+            except KafkaException as error:  # a topic that was just made has no leader yet
+                raise Unavailable(f"{topic}[{partition}]: {error}") from error
             found[partition] = max(low, high)
         starts = {partition: max(0, end - 1) for partition, end in found.items()}
         for record in self.read(topic, starts, seconds_max=CONNECT_S):

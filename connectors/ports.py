@@ -60,6 +60,10 @@ class Unavailable(RuntimeError):
     """An outside system that can't be reached or is overloaded. Transient: worth another try."""
 
 
+class EmbedderChanged(ValueError):
+    """An embedder that gives vectors of another dimension than when it was started. Terminal: start anew."""
+
+
 class Embedder(Protocol):
     """Texts to recorded vectors."""
 

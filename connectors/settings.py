@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-
 ARCHIVE_DAYS_MIN = 90
+
+
+class PreviousEmbedder(BaseModel):
+    """Where the embedder answers that is being replaced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    model: str
+    key: str | None = None
+    query_prefix: str = ""
 
 
 class Settings(BaseSettings):
@@ -28,6 +38,9 @@ class Settings(BaseSettings):
     embeddings_query_prefix: str = ""
     """Put before queries; needed by an e5 server that does not read ``input_type`` ("query: ")."""
     embeddings_passage_prefix: str = ""
+    embeddings_previous: PreviousEmbedder | None = None
+    """The embedder before this one, as JSON, while what it embedded is embedded anew: questions to owners that are
+    not done yet are then matched by its vectors, otherwise by words only. ``{"url": …, "model": …}``."""
     presets: str | None = None
     """TOML file with presets beside those of mnemolog; read once, at the start of a memory worker."""
     knowledge_engine: Literal["bm25", "lucene"] = "bm25"
@@ -53,7 +66,7 @@ class Settings(BaseSettings):
     """Price of a million tokens read, in any currency; None: unknown, so no cost is told."""
     model_price_out: float | None = Field(default=None, ge=0)
     objects: str = ""
-    """Where the raw transcript is archived: a directory, ``file://``, ``s3://``, ``gs://`` or ``az://``; empty: nowhere."""
+    """Where the raw transcript is archived: a directory, ``file://``, ``s3://``, ``gs://``, ``az://``; "": nowhere."""
     prefix: str = "mnemolog."
     broker: Literal["embedded", "kafka"] = "kafka"
     """``embedded``: Tansu, which polls waiting fetches and holds a group join for half the session timeout."""
@@ -106,8 +119,8 @@ class Settings(BaseSettings):
             raise ValueError("shutdown_ms must stay within 10 s, after which supervisors kill")
         if self.archive_retention_days is not None and self.archive_retention_days < ARCHIVE_DAYS_MIN:
             raise ValueError(
-                f"archive_retention_days must be at least {ARCHIVE_DAYS_MIN}, got {self.archive_retention_days}: the raw "
-                "transcript settles disputes for that long; leave it out to keep it for ever"
+                f"archive_retention_days must be at least {ARCHIVE_DAYS_MIN}, got {self.archive_retention_days}: "
+                "the raw transcript settles disputes for that long; leave it out to keep it for ever"
             )
         if self.archive_retention_days is not None and self.broker == "embedded":
             raise ValueError(

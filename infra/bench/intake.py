@@ -42,7 +42,7 @@ def run(*, broker: str, count: int, repeats: int) -> Report:
         for repeat in range(repeats):
             prefix = f"r{repeat}."
             ensure_topics(addresses.kafka, prefix, PARTITIONS, 1)
-            produced = stacks.produce(addresses.kafka, prefix + "turns", _turns(count))
+            produced = stacks.produce(addresses.kafka, prefix + "turns", intake_turns(count))
             say(f"repeat {repeat + 1} of {repeats}: {produced} turns")
             found["ingest worker"].append(_ingest(addresses, prefix, count))
             for name, (client, sink) in LOOPS.items():
@@ -73,7 +73,8 @@ def rows_of(found: dict[str, list[tuple[float, float]]], count: int) -> list[dic
     ]
 
 
-def _turns(count: int) -> Iterator[tuple[int, bytes, bytes]]:
+def intake_turns(count: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """Records of ``turns`` as a producer posts them: (partition, value, key)."""
     for turn in turns(count, [Owned(f"u{number}") for number in range(OWNERS)]):
         partition = partition_of(turn.user_id, turn.role_id, PARTITIONS)
         yield partition, encode(turn), owner_key(turn.user_id, turn.role_id)

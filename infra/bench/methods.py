@@ -30,6 +30,19 @@ RECOVER = (
     "until its ready file stands, imports, embedder and group join included: with an empty journal; with the history; "
     "and once more in the same data directory, where the first left a snapshot (real Kafka only)."
 )
+RESTORE = (
+    "A made-up history (TURNS turns of OWNERS owners in 4 partitions, each with a recorded int8 vector: two events a "
+    "turn) goes through the archiver into a local directory (`archive`, timed with flushing to the disk), is checked "
+    "(`check`: all digests, as before a restore), and is written into fresh topics of a broker of its own (`restore`, "
+    "which includes a check, making the topics and the last acknowledgement). Beside it a bare librdkafka producer "
+    "writes the same values without times, headers or offsets to compare. `transcript`: one session found and read, "
+    "per lookup. events/CPU-s: of this process."
+)
+ARCHIVE = (
+    "A stack of its own. TURNS turns are posted first, then ingest (the role as deployed) takes them while an "
+    "analytics worker runs beside it: without an object store (`alone`), and with one (`archiving`), in turn, REPEATS "
+    "times each, under a fresh prefix each time. turns/s of ingest by the broker's record times in `journal`."
+)
 EMBED = (
     "A stack of its own, the endpoint as the roles use it. Short utterances in Chinese and English (written, about a "
     "dozen words). `passages`: batches of 16, one after the other, for SECONDS. `query alone`: one at a time. `query "
@@ -81,4 +94,23 @@ LATENCY = (
     "bytes once (np.sum: the limit of memory), our BM25+ with and without its window beside bm25s (extra `bench`), "
     "the 100 best of each. Spread: p50 of three consecutive parts. One thread; CPU: of this thread, which other "
     "programs on the machine don't lengthen."
+)
+ENGINES = (
+    "Words: SIZE made-up chunks of about 25 words (Zipf vocabulary, half Chinese, half English), cut into terms once; "
+    "our BM25+, bm25s (extra `bench`) and Lucene (`make lucene`) index the same terms and answer the same QUERIES, "
+    "each made of four terms of one chunk and two of another: recall@k is the share of questions whose chunk is among "
+    "the first k. Lucene is asked through pyserini in this process, with the crossing into the JVM. Vectors: SIZE "
+    "made-up int8 vectors of 384 dimensions with the spectrum of recorded e5 vectors, and queries at a cosine of 0.7 "
+    "to one of them: our exhaustive index, FAISS HNSW and IVF over int8, now and as of the first half; recall@10 is the share "
+    "of the exact ten nearest that is among the ten found. The 100 best of each, one query at a time, one thread; "
+    "building takes all cores. MB: growth of resident memory, of Lucene the files. Spread: p50 of three consecutive "
+    "parts."
+)
+PROTOCOL = (
+    "In one process, no stack. COUNT broken outputs are made by seeded mutations (cut, doubled, swapped, pieces of "
+    "tags strewn in, up to 6 a text) of eight answers; each is parsed whole and streamed in random pieces, which must give "
+    "the same. The labelled failures (tests/core/protocol/failures.jsonl, or a FILE of that form) are written and "
+    "labelled by hand, not recorded from models; the parser was improved with them. Times are CPU times of this "
+    "process; growth is the time of 80,000 characters over that of 20,000, divided by 4, worst of ten pieces repeated, "
+    "bare and inside a response."
 )
