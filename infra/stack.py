@@ -5,8 +5,9 @@ topics, then the roles. Stop: the roles first, so that they can still finish wha
 
 Invariants: all children are started by the one thread that runs `Stack.run`, so they die with the supervisor however
 it dies (infra/guard.py). A crashed child is restarted with back-off, except the embedded broker: its log is gone with
-it, and going on with an empty log would answer from nothing. Nothing is left behind: lock, registry entry, temporary
-directory.
+it, and going on with an empty log would answer from nothing. At a start it is filled from the archive before the roles
+start; at a stop `analytics` ends after the other roles, so that it archives their last records. Nothing is left behind:
+lock, registry entry, temporary directory.
 """
 
 from __future__ import annotations
@@ -210,7 +211,10 @@ class Stack:
             if self._options.broker == "embedded" and self._options.has("broker"):
                 self._say(
                     "the embedded broker keeps everything in memory, for this run only: "
-                    "use --broker kafka --data DIR to keep it"
+                    "use --data DIR, or --broker kafka, to keep it"
+                    if data.temporary
+                    else f"the embedded broker keeps its log in memory; every record is archived within seconds under "
+                    f"{data.path} and is there again at the next start"
                 )
             on_ready(roster.addresses)
             while True:
@@ -226,6 +230,8 @@ class Stack:
             self._services.append(self._child(roster.broker(self._check_stop, self._say)))
         self._await_ready(self._services)
         if roster.roles:
+            if self._options.broker == "embedded" and self._make_topics is _ensure_topics:
+                self._aside("the log could not be restored", lambda: self._restore(roster.addresses))
             self._say("creating topics")
             self._create_topics(roster.addresses)
             self._say(f"starting {', '.join(spec.name for spec in roster.roles)}")
@@ -242,21 +248,33 @@ class Stack:
             self._tick()
 
     def _create_topics(self, addresses: Addresses) -> None:
-        """Create the topics in a thread of its own: the client blocks, and a stop must not wait for it."""
+        def create() -> None:
+            self._make_topics(addresses.kafka, addresses.prefix, self._options.partitions, _REPLICATION)
+
+        self._aside(f"the topics {addresses.prefix}* could not be created", create)
+
+    def _restore(self, addresses: Addresses) -> None:
+        """Fill the embedded broker from what was archived before."""
+        from infra.stack_restore import restore_embedded  # late, as in `_ensure_topics`
+
+        restore_embedded(addresses, self._options.partitions, self._say)
+
+    def _aside(self, failure: str, work: Callable[[], None]) -> None:
+        """Do something in a thread of its own: it blocks, and a stop must not wait for it."""
         failed: list[BaseException] = []
 
-        def create() -> None:
+        def run() -> None:
             try:
-                self._make_topics(addresses.kafka, addresses.prefix, self._options.partitions, _REPLICATION)
+                work()
             except Exception as error:  # noqa: BLE001 - the thread's outermost level: reported by the supervisor
                 failed.append(error)
 
-        thread = threading.Thread(target=create, name="mnemolog-topics", daemon=True)
+        thread = threading.Thread(target=run, name="mnemolog-aside", daemon=True)
         thread.start()
         while thread.is_alive():
             self._tick()
         if failed:
-            raise StackError(f"the topics {addresses.prefix}* could not be created: {failed[0]}") from failed[0]
+            raise StackError(f"{failure}: {failed[0]}") from failed[0]
 
     def _tick(self) -> None:
         """One round: look after every child, then sleep."""
@@ -313,7 +331,13 @@ class Stack:
 
     def _stop_children(self) -> None:
         asked = self._stops
-        for children, grace_s in ((self._roles, ROLES_GRACE_S), (self._services, SERVICES_GRACE_S)):
+        archiving = [child for child in self._roles if child.spec.name == "analytics"]
+        writing = [child for child in self._roles if child not in archiving]
+        for children, grace_s in (
+            (writing, ROLES_GRACE_S),
+            (archiving, ROLES_GRACE_S),
+            (self._services, SERVICES_GRACE_S),
+        ):
             for name in stop_all(children, grace_s, lambda: self._stops > max(asked, 1)):
                 self._say(f"{name} did not stop in time and was killed")
 

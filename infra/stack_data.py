@@ -5,9 +5,10 @@
     kafka/ clickhouse/ objects/ roles/   data of the parts
     logs/ run/      logs, and files that mean something only while the stack runs
 
-Invariant: files that belong to another log never meet a new one. The embedded broker keeps its log in memory, so
-whatever an earlier embedded run left behind (rows by offset, archived segments, snapshots) is set aside by renaming,
-never deleted and never read. A directory that isn't ours is not touched.
+Invariant: files that belong to another log never meet a new one. The embedded broker keeps its log in memory and is
+filled from `objects/` at its start; what an earlier run derived from the log (rows by offset, files of the roles) may
+be ahead of what was archived, so it is set aside (`NAME.previous`, the one before is deleted) and derived again.
+Without an archive, `objects` too is set aside, as `NAME.1`, `NAME.2`, …. A directory that isn't ours is not touched.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ FORMAT = 1
 FREE_BYTES_MIN = 500 * 1024 * 1024
 _META, _LOCK = "mnemolog.json", "lock"
 _BOUND_TO_LOG = ("clickhouse", "objects", "roles")
+_DERIVED = ("clickhouse", "roles")
+_ARCHIVE = Path("objects") / "archive"
 _TEMPORARY_PREFIX = "mnemolog-up-"
+
+
+class InUse(StackError):
+    """Another stack has the directory."""
 
 
 @dataclass(slots=True)
@@ -80,14 +87,24 @@ def open_data(options: UpOptions, say: Callable[[str], None]) -> DataDirectory:
     StackError
         It is in use, not writable, not ours, of another format or broker kind, or the disk is full.
     """
-    temporary = options.data is None and options.broker == "embedded"
+    temporary = options.data is None and options.broker == "embedded" and not options.keep
+    try:
+        return _open(options, temporary, say)
+    except InUse as error:
+        if options.data is not None or options.broker != "embedded":
+            raise
+        say(f"{error}; this one keeps nothing: everything is gone when it stops")
+        return _open(options, True, say)
+
+
+def _open(options: UpOptions, temporary: bool, say: Callable[[str], None]) -> DataDirectory:
     try:
         if temporary:
             remove_stale_temporaries()
             check_space(Path(tempfile.gettempdir()))
             path = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX))
         else:
-            path = (options.data or default_data()).expanduser().absolute()
+            path = (options.data or default_data(options.broker)).expanduser().absolute()
             path.mkdir(parents=True, exist_ok=True)
         check_space(path)
         _check_ours(path, options)
@@ -102,9 +119,10 @@ def open_data(options: UpOptions, say: Callable[[str], None]) -> DataDirectory:
     return DataDirectory(path, cluster_id, temporary, lock)
 
 
-def default_data() -> Path:
-    """Where a durable stack keeps its files without `--data`."""
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "mnemolog"
+def default_data(broker: str = "kafka") -> Path:
+    """Where a stack keeps its files without `--data`: a directory a broker, since a log is of one kind."""
+    share = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return share / ("mnemolog" if broker == "kafka" else f"mnemolog-{broker}")
 
 
 def check_space(path: Path) -> None:
@@ -174,7 +192,7 @@ def _lock(path: Path) -> IO[str]:
         lock.seek(0)
         holder = lock.read().strip() or "unknown"
         lock.close()
-        raise StackError(
+        raise InUse(
             f"{path} is in use by another stack (process {holder}): "
             "stop that one, or name another directory with --data"
         ) from None
@@ -204,6 +222,12 @@ def new_cluster_id() -> str:
 
 
 def _set_aside(path: Path, say: Callable[[str], None]) -> None:
+    if (path / _ARCHIVE).is_dir():
+        for name in _DERIVED:
+            if (path / name).exists():
+                shutil.rmtree(path / f"{name}.previous", ignore_errors=True)
+                (path / name).rename(path / f"{name}.previous")
+        return
     moved = []
     for name in _BOUND_TO_LOG:
         old = path / name
@@ -216,6 +240,6 @@ def _set_aside(path: Path, say: Callable[[str], None]) -> None:
         moved.append(aside.name)
     if moved:
         say(
-            f"the embedded broker's log of the last run is gone, so its data are set aside as {', '.join(moved)} "
-            f"in {path} and the stack starts empty; use --broker kafka to keep a log"
+            f"there is no archive of the embedded broker's last run, so its data are set aside as {', '.join(moved)} "
+            f"in {path} and the stack starts empty"
         )

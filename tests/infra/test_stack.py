@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from infra.children import LOG_BYTES_MAX, Child, ChildSpec
 from infra.stack import StackError, UpOptions, UsageError, newest_stack, running_stack, up
 
 sys.path.insert(0, str(Path(__file__).parent))
-from stack_standins import no_topics, roster_of
+from stack_standins import no_topics, roster_of, spec
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 15.0
@@ -258,6 +259,54 @@ def test_data_of_an_earlier_embedded_run_are_set_aside(home):
     assert "set aside as clickhouse.1" in line
     open_data(home).close()
     assert (home / "clickhouse.2" / "rows").read_text() == "1"
+
+
+def test_with_an_archive_what_was_derived_is_set_aside_once_and_the_archive_stays(home):
+    for run in range(3):
+        lines = []
+        data = open_data(home, lines=lines)
+        (data.of("clickhouse") / "rows").write_text(str(run))
+        (data.of("objects", "archive", "mnemolog.journal") / "topic.json").write_text("{}")
+        data.close()
+        assert lines == []
+    open_data(home).close()
+    assert (home / "objects" / "archive" / "mnemolog.journal" / "topic.json").exists()
+    assert (home / "clickhouse.previous" / "rows").read_text() == "2"
+    assert not (home / "clickhouse").exists()
+    assert not (home / "clickhouse.1").exists()
+
+
+def test_up_keeps_its_data_by_itself_a_second_one_beside_it_says_that_it_does_not(tmp_path):
+    options, lines = UpOptions(keep=True), []
+    first = stack_data.open_data(options, lines.append)
+    assert (first.path, first.temporary) == (tmp_path / "share" / "mnemolog-embedded", False)
+    assert lines == []
+    second = stack_data.open_data(options, lines.append)
+    assert second.temporary
+    assert "in use by another stack" in lines[0]
+    assert "everything is gone when it stops" in lines[0]
+    second.close()
+    first.close()
+    again = stack_data.open_data(options, lines.append)
+    assert again.path == first.path
+    again.close()
+    named = UpOptions(data=tmp_path / "d", keep=True)
+    held = stack_data.open_data(named, lines.append)
+    with pytest.raises(StackError, match="in use"):
+        stack_data.open_data(named, lines.append)
+    held.close()
+
+
+def test_analytics_stops_after_the_roles_whose_records_it_archives(tmp_path):
+    def with_analytics(options, data):
+        roster = roster_of()(options, data)
+        return replace(roster, roles=(spec(data, "analytics"), *roster.roles))
+
+    with running_stack(UpOptions(data=tmp_path / "d"), roster_of=with_analytics, make_topics=no_topics):
+        pass
+    stops = (tmp_path / "d" / "run" / "stops").read_text().split()
+    assert set(stops[:2]) == {"ingest", "memory"}
+    assert stops[2] == "analytics"
 
 
 def test_kafka_keeps_its_data_and_cluster_id(home):
