@@ -1,6 +1,8 @@
 """``bench corrections``: facts that are stated, then corrected; the newest must rank above the older, now and then.
 
-Cases are generated from written templates (data/corrections.toml); the same seed gives the same cases.
+Cases are generated from written templates (data/corrections.toml); the same seed gives the same cases. Those of
+corrections_held_out.toml are reported apart: nothing was tuned on them. Look-alikes say later, in the same form,
+something about another subject; there the statement that is asked for must stay above.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ TALK = (6, 40)
 LIMITS = Limits(knowledge=0, experience=10, memory=0)
 BEGIN = dt.datetime(2025, 3, 1, 9, tzinfo=dt.UTC)
 SESSION_TURNS = 20
+WRITTEN = "corrections.toml"
+HELD_OUT = "corrections_held_out.toml"
+LANGUAGES = ("zh", "en")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +62,48 @@ class Case:
         return [line for line in self.lines if line.version is not None]
 
 
-def cases(count: int, seed: int = 1) -> Iterator[Case]:
-    """``count`` cases in each language."""
-    data = tomllib.loads(files("infra.bench").joinpath("data/corrections.toml").read_text("utf-8"))
-    random_ = random.Random(seed)
-    for language in ("zh", "en"):
+def cases(count: int, seed: int = 1, written: str = WRITTEN) -> Iterator[Case]:
+    """``count`` cases in each language, of the facts of a file."""
+    talk, data, random_ = _data(WRITTEN)["talk"], _data(written), random.Random(seed)
+    prefix = "" if written == WRITTEN else "held-out-"
+    for language in LANGUAGES:
         facts = data[language]
         for number in range(count):
-            yield _case(f"{language}{number}", language, facts[number % len(facts)], data["talk"], random_)
+            fact = facts[number % len(facts)]
+            corrections = min(random_.choice(CORRECTIONS), len(fact["values"]) - 1)
+            values = _values(fact["values"], corrections + 1, random_)
+            begun = BEGIN + dt.timedelta(minutes=random_.randrange(600))
+            wordings = [
+                (fact["correct" if version else "state"], {"v": value, "old": values[version - 1]})
+                for version, value in enumerate(values)
+            ]
+            lines, days = _lines(wordings, language, talk, begun, random_)
+            question = random_.choice(fact["ask"])
+            yield Case(f"{prefix}{language}{number}", language, lines, question, corrections, days)
 
 
-def _case(name: str, language: str, fact: dict[str, Any], talk: dict[str, list[str]], random_: random.Random) -> Case:
-    corrections = min(random_.choice(CORRECTIONS), len(fact["values"]) - 1)
-    values = _values(fact["values"], corrections + 1, random_)
-    at = BEGIN + dt.timedelta(minutes=random_.randrange(600))
+def look_alikes(seed: int = 1) -> Iterator[Case]:
+    """Two statements of one form about two subjects, and a question for the first."""
+    talk, data, random_ = _data(WRITTEN)["talk"], _data(HELD_OUT), random.Random(seed)
+    for language in LANGUAGES:
+        for number, pair in enumerate(data[f"alike_{language}"]):
+            wordings: list[tuple[list[str], dict[str, str]]] = [([pair["first"]], {}), ([pair["then"]], {})]
+            lines, days = _lines(wordings, language, talk, BEGIN, random_)
+            yield Case(f"alike-{language}{number}", language, lines, pair["ask"], 0, days)
+
+
+def _data(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("infra.bench").joinpath(f"data/{name}").read_text("utf-8"))
+
+
+def _lines(
+    wordings: Sequence[tuple[Sequence[str], dict[str, str]]],
+    language: str,
+    talk: dict[str, list[str]],
+    at: dt.datetime,
+    random_: random.Random,
+) -> tuple[tuple[Line, ...], int]:
+    """Statements with small talk between, and the days between the last two."""
     lines: list[Line] = []
     days = 0
 
@@ -82,20 +115,19 @@ def _case(name: str, language: str, fact: dict[str, Any], talk: dict[str, list[s
                 at += dt.timedelta(minutes=random_.randrange(1, 9))
 
     chat(random_.randrange(*TALK))
-    for version, value in enumerate(values):
+    for version, (choices, values) in enumerate(wordings):
         if version:
             days = random_.choice(GAPS_DAYS)
             at += dt.timedelta(days=days / 2)
             chat(random_.randrange(*TALK))
             at += dt.timedelta(days=days / 2)
-        wording = random_.choice(fact["correct" if version else "state"])
-        words = wording.format(v=value, old=values[version - 1])
+        words = random_.choice(choices).format(**values)
         lines.append(Line(f"t{len(lines)}", "user", words[0].upper() + words[1:], at, version))
         at += dt.timedelta(minutes=2)
         lines.append(Line(f"t{len(lines)}", "assistant", random_.choice(talk[f"{language}_reply"]), at, None))
         at += dt.timedelta(minutes=2)
         chat(random_.randrange(*TALK))
-    return Case(name, language, tuple(lines), random_.choice(fact["ask"]), corrections, days)
+    return tuple(lines), days
 
 
 def _values(values: Sequence[str], count: int, random_: random.Random) -> list[str]:
@@ -202,25 +234,40 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
+def _look_alikes_row(core: Core, pairs: Sequence[Case], variant: Variant, embedder: CachedEmbedder) -> dict[str, Any]:
+    first = found = 0
+    for case in pairs:
+        asked, other = _ranks(
+            _ask(core, case, variant, embedder, case.lines[-1].at + dt.timedelta(days=1), None), case.statements
+        )
+        found += asked is not None
+        first += asked is not None and (other is None or asked < other)
+    shares = {"asked first": _share(first, len(pairs)), "asked found": _share(found, len(pairs))}
+    return {"method": variant.name, "language": "look-alikes", "n": len(pairs), **shares}
+
+
 def run(*, embedder: CachedEmbedder, count: int, chosen: Sequence[Variant], seed: int = 1) -> Report:
     """Run the benchmark."""
     report = Report("corrections")
-    made = list(cases(count, seed))
-    embedder.vectors(sorted({line.text for case in made for line in case.lines}), "passage")
+    made, apart = list(cases(count, seed)), list(cases(count, seed, HELD_OUT))
+    pairs = list(look_alikes(seed))
+    whole = [*made, *apart, *pairs]
+    embedder.vectors(sorted({line.text for case in whole for line in case.lines}), "passage")
     core = Core()
-    for case in made:
+    for case in whole:
         build(core, case, embedder)
-    say(f"{len(made)} cases, {sum(len(case.lines) for case in made)} turns are in memory")
+    say(f"{len(whole)} cases, {sum(len(case.lines) for case in whole)} turns are in memory")
     for variant in chosen:
         outcomes = [judge(core, case, variant, embedder) for case in made]
-        for language in ("zh", "en", "all"):
+        for language in (*LANGUAGES, "all"):
             of = [o for o in outcomes if language in (o.case.language, "all")]
             report.rows.append(row_of(variant.name, language, of))
+        held_out = [judge(core, case, variant, embedder) for case in apart]
+        report.rows.append(row_of(variant.name, "held out", held_out))
+        report.rows.append(_look_alikes_row(core, pairs, variant, embedder))
         if variant.name == PRESET:
-            whole = _shares(outcomes)
-            report.targets.append(
-                Target.at_least(f"{PRESET}: newest ranked above older", whole["newest first"], TARGET)
-            )
+            for name, of in (("newest ranked above older", outcomes), ("the same, held out", held_out)):
+                report.targets.append(Target.at_least(f"{PRESET}: {name}", _shares(of)["newest first"], TARGET))
             missed = [o.case for o in outcomes if not o.newest_first]
             report.notes += [f"{PRESET} misses {c.id}: {c.question} / {c.statements[-1].text}" for c in missed[:10]]
     return report

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from schemas.recalls import Limits, Path
 from streams.core.fusion import SCORE_DECIMALS
+from streams.core.timephrases import Span
+from streams.core.visibility import Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,8 @@ class RecallQuery:
     text : str
     vector : (d,) int8 or None
         Of ``ranking.query_text``; None: the embedder is away, words alone decide.
+    embedder : str
+        Of ``vector``: it is compared with vectors of this embedder only.
     now_ms : int
         Milliseconds since the epoch; decay and time window are measured from here.
     round : int
@@ -41,6 +45,7 @@ class RecallQuery:
     session_id: str | None = None
     names: tuple[str, ...] = ()
     exclude: frozenset[str] = frozenset()
+    embedder: str = ""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -73,6 +78,17 @@ class Found:
     considered: int = 0
     """Entries that were visible and inside the time window."""
     notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What one search scores: turns (ascending), the engines' lists, words of all turns, times that are asked for."""
+
+    ids: npt.NDArray[np.int64]
+    lists: list[npt.NDArray[np.int64]]
+    words: npt.NDArray[np.float64]
+    mask: Mask
+    spans: tuple[Span, ...]
 
 
 def parts_of(

@@ -147,12 +147,22 @@ def test_corrections_are_made_the_same_every_time_and_in_order():
         assert "{" not in "".join(line.text for line in case.lines) + case.question
 
 
+def test_held_out_facts_and_look_alikes_are_no_facts_that_were_tuned_on():
+    tuned = {line.text for case in corrections.cases(60) for line in case.statements}
+    apart = [*corrections.cases(60, written=corrections.HELD_OUT), *corrections.look_alikes()]
+    assert not tuned & {line.text for case in apart for line in case.statements}
+    assert len({case.id for case in [*corrections.cases(60), *apart]}) == 120 + len(apart)
+    assert all("{" not in line.text for case in apart for line in case.lines)
+
+
 def test_corrections_are_judged_now_and_as_of_the_past(embedder):
     rows = valid(corrections.run(embedder=embedder, count=2, chosen=variants(["balanced"], ["experience.floor=0.5"])))[
         "rows"
     ]
-    assert [row["language"] for row in rows] == ["zh", "en", "all"] * 2
-    assert rows[3]["method"] == "balanced experience.floor=0.5"
+    assert [row["language"] for row in rows] == ["zh", "en", "all", "held out", "look-alikes"] * 2
+    assert rows[5]["method"] == "balanced experience.floor=0.5"
+    assert rows[4]["n"] == len(list(corrections.look_alikes()))
+    assert 0 <= rows[4]["asked first"] <= rows[4]["asked found"] <= 1
     assert rows[2]["n"] == 4
     assert rows[2]["past n"] >= 4
     assert rows[2]["leaks"] == 0
