@@ -30,6 +30,8 @@ from streams.core.wording import Now, label, labels, tongue_of, wording, zone_of
 
 REGIONS = {"knowledge": "knowledge", "memory": "user_memory", "experience": "experience"}
 """Paths in the order in which the context message shows them, and the tags that delimit them."""
+MEMORY_KINDS = ("fact", "summary", "atom")
+"""What user memory holds, as the head of a piece names it."""
 ITEM_SHARE_MAX = 0.5
 """Part of its region's budget that one piece of evidence may fill; a longer one is shortened."""
 ITEM_TOKENS_MIN = 64
@@ -278,6 +280,10 @@ def _item(tongue: str, now: Now, piece: Evidence, among_recent: bool) -> _Item:
         source = label(tongue, "document", source=_inline(piece.title or piece.source or piece.document_id or ""))
         if piece.title and piece.source:
             source += f" ({_inline(piece.source)})"
+    elif piece.path == "memory":
+        kind, _, named = (piece.source or "").partition(":")
+        source = label(tongue, kind if kind in MEMORY_KINDS else "fact")
+        source += f" ({_inline(named)})" if named else ""
     else:
         source = label(tongue, "session", source=_inline(piece.source or ""))
     who = []

@@ -224,3 +224,12 @@ def test_template_signs_in_what_users_and_operators_write_stay_as_they_are() -> 
     assert "costs $5" in system
     assert "$marks ${n} $" in context
     assert last.startswith("what is $name?")
+
+
+@pytest.mark.parametrize(("asked", "shown"), [("Where do I live?", "fact (home)"), ("我住在哪里？", "事实 (home)")])
+def test_piece_of_user_memory_says_what_it_is(asked: str, shown: str) -> None:
+    fact = piece("M1", "User's lives in: Lisbon", path="memory", source="fact:home")
+    context = contents(assembled([fact], asked, anchor=None))[1]
+    assert "[M1]" in context
+    assert shown in context
+    assert "Lisbon" in context
