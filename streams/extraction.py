@@ -39,6 +39,8 @@ POLL_S = 1.0
 """How often open segments are looked at for idleness; changes of the journal wake the loop at once."""
 KNOWN_MAX = 200
 """Facts of the owner that a user may be quoting, confirming or denying."""
+OVER_IDLE_MS = 2_000
+"""Silence after which a session that is over is extracted, where its end overtook its last turns."""
 KEYS_PER_ROUND = 200
 """Changed keys told to ``facts`` before other work gets a turn."""
 
@@ -150,13 +152,15 @@ class Extractor:
                 segment = state.owners[key].segments.due[segment_id]
                 assert segment.reason is not None
                 return self._job(shard, key, segment, segment.reason)
-        silent_before = self._memory.clock.now_ms() - round(self._settings.segment_idle_s * 1000)
+        now_ms = self._memory.clock.now_ms()
+        silent_ms = round(self._settings.segment_idle_s * 1000)
         for (key, session_id), recorded_ms in state.sessions_open.items():
-            if recorded_ms > silent_before:
-                return None  # longest idle first: all others are younger
+            if now_ms - recorded_ms < min(silent_ms, OVER_IDLE_MS):
+                return None  # longest silent first: all others are younger
+            over = state.owners[key].segments.over(session_id)
             segment = state.owners[key].segments.open[session_id]
-            if (key, segment.id) not in self.in_work:
-                return self._job(shard, key, segment, "idle")
+            if (key, segment.id) not in self.in_work and (over or now_ms - recorded_ms >= silent_ms):
+                return self._job(shard, key, segment, "session_end" if over else "idle")
         return None
 
     def _job(self, shard: Shard, key: OwnerKey, segment: Segment, reason: SegmentReason) -> Job:

@@ -53,7 +53,7 @@ def asks_to_remember(text: str) -> bool:
 class Segments:
     """Open and due segments of one owner. Due: closed, and to be extracted."""
 
-    __slots__ = ("closed", "due", "open")
+    __slots__ = ("closed", "due", "ends", "open")
 
     def __init__(self) -> None:
         self.open: dict[str, Segment] = {}
@@ -62,6 +62,8 @@ class Segments:
         """By segment id, in order of closing."""
         self.closed: list[Segment] = []
         """Those that became due since the journal's state last took note."""
+        self.ends: dict[str, list[tuple[int, int]]] = {}
+        """Ends by session, as (offset, event time in ms): they may overtake the turns that they are after."""
 
     def turn(
         self, index: int, event_id: str, session_id: str, occurred_ms: int, recorded_ms: int, *, remember: bool
@@ -80,6 +82,16 @@ class Segments:
             self.close(session_id, "remember")
         elif len(segment.views) >= WINDOW_TURNS:
             self.close(session_id, "window")
+
+    def end(self, session_id: str, offset: int, occurred_ms: int) -> None:
+        """The session is over: close what is there; turns from before it that come later wait for no long silence."""
+        self.ends.setdefault(session_id, []).append((offset, occurred_ms))
+        self.close(session_id, "session_end")
+
+    def over(self, session_id: str) -> bool:
+        """Whether all turns of a session's open segment are from before an end of the session."""
+        segment = self.open.get(session_id)
+        return segment is not None and any(segment.last_ms <= ms for _, ms in self.ends.get(session_id, ()))
 
     def close(self, session_id: str, reason: SegmentReason) -> None:
         """Close a session's open segment; nothing, if it has none."""

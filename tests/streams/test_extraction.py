@@ -91,6 +91,22 @@ async def test_session_end_by_feedback_closes_the_segment() -> None:
     assert event["reason"] == "session_end"
 
 
+async def test_session_end_that_overtakes_its_turns_ends_them_all_the_same() -> None:
+    scene = Scene()
+    ended = builders.feedback(9, kind="session_end", target={"session_id": "s1"})
+    await scene.post("feedback", ended)
+    await scene.say(0, "I live in Lisbon.")
+    await scene.catch_up()
+    scene.clock.advance(3_000)
+    await scene.settle()
+    assert set(await scene.facts()) == {"Lisbon"}
+    await scene.say(20, "I work as a nurse.")  # after the end: the session goes on
+    await scene.catch_up()
+    scene.clock.advance(3_000)
+    await scene.settle()
+    assert set(await scene.facts()) == {"Lisbon"}
+
+
 async def test_second_value_is_a_conflict_that_recall_shows_with_both_dates() -> None:
     scene = Scene()
     await scene.say(0, "I live in Lisbon.")
