@@ -106,6 +106,13 @@ ENGINES = (
     "building takes all cores. MB: growth of resident memory, of Lucene the files. Spread: p50 of three consecutive "
     "parts."
 )
+EXTRACT = (
+    "The rules that find facts, in one process and one thread, without Kafka and embedder: COUNT turns a language of "
+    "the generated cases of `bench corrections` (facts among small talk), a quarter as many turns that hold nothing "
+    "but facts, a pasted text of 100,000 characters, and the turns of LoCoMo files where they are given. turns/CPU-s: "
+    "by the CPU time of the process, over REPEATS repeats. Precision and recall are tested (tests/core/facts), not "
+    "measured here."
+)
 PROTOCOL = (
     "In one process, no stack. COUNT broken outputs are made by seeded mutations (cut, doubled, swapped, pieces of "
     "tags strewn in, up to 6 a text) of eight answers; each is parsed whole and streamed in random pieces, which must give "
@@ -113,4 +120,12 @@ PROTOCOL = (
     "labelled by hand, not recorded from models; the parser was improved with them. Times are CPU times of this "
     "process; growth is the time of 80,000 characters over that of 20,000, divided by 4, worst of ten pieces repeated, "
     "bare and inside a response."
+)
+PROXY = (
+    "A stack, the scripted endpoint and `mnemolog proxy`, each a process of its own; HISTORY turns of one owner, "
+    "natural sentences. SAMPLES rounds, each first by hand (post the turn, assemble with `after`, ask the endpoint, "
+    "streamed), then through the proxy, streamed, with another question of the same session. `added` is the time to "
+    "the proxy's first token less what its own assemble took (the header Server-Timing) less the endpoint's first "
+    "token of a response as it came by hand in the same round; the turn's acknowledgement counts as added, and is "
+    "shown. Spread: p50 of three consecutive parts."
 )
