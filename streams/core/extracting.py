@@ -15,7 +15,7 @@ from schemas.memories import FactStatement, Judgement, SummaryWritten
 from streams.core.experience import TurnView
 from streams.core.facts.feedback import feedback
 from streams.core.facts.statements import Statement, extract
-from streams.core.facts.values import normalise
+from streams.core.facts.values import normalise, same_value
 from streams.core.facts.vocabulary import key_of
 from streams.core.identifiers import redact
 from streams.core.summaries import Utterance, summarise
@@ -95,7 +95,10 @@ class ByRules:
             self._facts.append(self._statement(found, view))
         judged = feedback(view.text, occurred_at=view.occurred_at)
         if judged is not None and judged.kind in ("confirm", "deny"):
-            denied = [(item.key, normalise(item.key, item.value) if item.value else "") for item in judged.denials]
+            denied = [
+                (item.key, self._meant(item.key, normalise(item.key, item.value)) if item.value else "")
+                for item in judged.denials
+            ]
             about = denied or self._named()
             self._judgements += [
                 Judgement(
@@ -113,6 +116,16 @@ class ByRules:
         before = self._utterances[-2] if len(self._utterances) > 1 else None
         return named_in(before.text if before and before.speaker != "user" else "", self._known)
 
+    def _meant(self, key: str, norm: str) -> str:
+        """The norm of the fact that a value means: "our dog" is Biscuit, if Biscuit is the dog that is known."""
+        known = [(fact.key, fact.norm) for fact in reversed(self._facts) if fact.kind != "retract"]
+        known += [(fact.key, fact.norm) for fact in reversed(self._known)]
+        for other, held in known:
+            # Never the other way round: a name that comes later must not be lost in the word that came before.
+            if other == key and len(held) >= len(norm) and same_value(key, norm, held):
+                return held
+        return norm
+
     def _statement(self, found: Statement, view: TurnView) -> FactStatement:
         value = redact(found.value).text
         known = key_of(found.key)
@@ -120,7 +133,7 @@ class ByRules:
         return FactStatement(
             key=found.key,
             value=value,
-            norm=normalise(found.key, value) if value else "",
+            norm=self._meant(found.key, normalise(found.key, value)) if value else "",
             kind=found.kind,
             multi=known.multi,
             text=sentence(found.key, value, tongue),
@@ -130,7 +143,7 @@ class ByRules:
             start=found.start,
             end=found.end,
             said_at=view.occurred_at,
-            old_norm=normalise(found.key, found.old_value) if found.old_value else None,
+            old_norm=self._meant(found.key, normalise(found.key, found.old_value)) if found.old_value else None,
             valid_from=found.valid_from,
             valid_to=found.valid_to,
             rule=found.rule,
