@@ -16,16 +16,15 @@ from schemas.recalls import Message, Request
 from schemas.responses import AtomDistilled, Check, EvidenceNeed, ResponseGraded, Violation
 from streams.core import compliance, protocol
 from streams.core.answer import Answer
-from streams.core.claims import past_claims
+from streams.core.claims import PastClaim, past_claims
 from streams.core.identifiers import redact
-from streams.core.plausibility import plausibility
+from streams.core.plausibility import Plausibility, plausibility
 from streams.core.summaries import clipped
 from streams.core.timephrases import zone_minutes
-from streams.core.verification import verify
+from streams.core.verification import Verification, verify
 from streams.core.wording import tongue_of
 
 METHOD = "rules"
-STRICT_PRESET = "strong_consistency"
 ATOM_CHARACTERS_MAX = 600
 """Of an atom as it is recalled: a question and an answer in short, not the round over again."""
 ATOM_QUERY_CHARACTERS_MAX = 200
@@ -65,47 +64,18 @@ def graded(
     """
     assert request.answer is not None
     asked, event = recall.event.request, recall.event
-    evidence = recall.reply.evidence or ()
     messages = recall.reply.messages or ()
-    parsed = protocol.parse(request.answer)
-    at_ms = instant_ms(event.occurred_at)
-    zone = zone_minutes(evidence[0].occurred_at) if evidence and evidence[0].occurred_at else 0
-    system = messages[0].content if messages else ""
-    allowed = [asked.query, *recent, system]
-    verified = verify(parsed, evidence, allowed=allowed, at_ms=at_ms, zone=zone)
-    plausible = plausibility(parsed, verified, evidence_shown=len(evidence))
-    judged = compliance.check(parsed.response, anchor, system=system, query=asked.query)
-    claims = past_claims(parsed.response, evidence, recent=[asked.query, *recent], at_ms=at_ms, zone=zone)
-    strict = event.preset == STRICT_PRESET
-    repair = protocol.needs_repair(parsed, unknown_marks=verified.unknown, strict=strict)
-    tongue = tongue_of(anchor.language if anchor else None, asked.query)
-    output = hashlib.sha256(request.answer.encode("utf-8", "surrogatepass")).hexdigest()
+    read = _read(recall, request.answer, anchor, recent)
+    passed, unknown = read.judged.passed and bool(read.parsed.response), read.verified.unknown
+    # By what the prompt asked for: the settings are recorded with the recall.
+    strict = (event.parameters.get("prompt") or {}).get("protocol") == "strict"
+    repair = protocol.needs_repair(read.parsed, unknown_marks=unknown, strict=strict)
     usage = _Usage(request.usage or {})
-    passed = judged.passed and bool(parsed.response)
     accepted = passed and (not repair or usage.flag("repaired"))
     final = bool(request.final) and (accepted or usage.flag("shown"))
-    response_id = derived_id("ResponseGraded", event.recall_id, output, str(final))
-    need = _NEEDS.get(parsed.need, "unknown")
-    violations = tuple(
-        Violation(rule=v.rule, text=v.text, start=v.start, end=v.end, boundary=v.detail or None)
-        for v in judged.violations
-    )
-    shared: dict[str, Any] = {
-        "response": parsed.response,
-        "analysis": parsed.analysis,
-        "faults": parsed.faults,
-        "marks": parsed.marks,
-        "unknown_marks": verified.unknown,
-        "need": need,
-        "plausibility": plausible.score,
-        "compliance": int(judged.passed),
-        "violations": violations,
-        "unsupported_claims": tuple(claim.text for claim in claims if claim.flagged),
-        "unsupported_values": tuple(claim.text for claim in verified.unsupported),
-        "method": METHOD,
-    }
+    output = hashlib.sha256(request.answer.encode("utf-8", "surrogatepass")).hexdigest()
     record = ResponseGraded(
-        event_id=response_id,
+        event_id=derived_id("ResponseGraded", event.recall_id, output, str(final)),
         occurred_at=recorded_at,
         recorded_at=recorded_at,
         user_id=request.user_id,
@@ -116,39 +86,80 @@ def graded(
         round=event.round,
         output_sha256=output,
         final=final,
-        plausibility_parts=plausible.parts,
-        boundaries=judged.boundaries,
-        boundaries_checked=judged.checked,
-        evidence_shown=len(evidence),
-        repaired=usage.flag("repaired"),
-        attempt=int(usage.number("attempt") or 1),
+        plausibility_parts=read.plausible.parts,
+        boundaries=read.judged.boundaries,
+        boundaries_checked=read.judged.checked,
+        evidence_shown=len(recall.reply.evidence or ()),
         anchor=event.anchor,
         anchor_repeated=bool(event.anchor_repeated),
-        temperature=usage.number("temperature"),
-        latency_ms=usage.number("latency_ms"),
-        tokens_in=usage.count("tokens_in"),
-        tokens_out=usage.count("tokens_out"),
         turn_ids=request.turn_ids or (),
         causation_id=event.event_id,
         correlation_id=request.request_id,
-        **shared,
+        **usage.fields(),
+        **read.shared(),
     )
     atom = _atom(recall, record, recorded_at) if final and passed else None
-    asked_again: tuple[Message, ...] | None = None
+    tongue = tongue_of(anchor.language if anchor else None, asked.query)
+    faults, again = read.parsed.faults, None
     if repair and messages:
-        asked_again = protocol.repair_messages(
-            messages, request.answer, parsed.faults, tongue, unknown_marks=verified.unknown
-        )
+        again = protocol.repair_messages(messages, request.answer, faults, tongue, unknown_marks=unknown)
     check = Check(
-        response_id=response_id,
+        response_id=record.event_id,
         passed=passed,
         needs_repair=repair,
-        repair=_plain(asked_again) if asked_again else None,
+        repair=_plain(again) if again else None,
         refusal=None if passed else compliance.refusal(anchor, query=asked.query),
         atom_id=atom.memory_id if atom else None,
-        **shared,
+        **read.shared(),
     )
     return Grade(check, record, atom)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An output, taken apart and judged."""
+
+    parsed: protocol.Parsed
+    verified: Verification
+    plausible: Plausibility
+    judged: compliance.Compliance
+    claims: tuple[PastClaim, ...]
+
+    def shared(self) -> dict[str, Any]:
+        """Fields that reply and record have in common."""
+        return {
+            "response": self.parsed.response,
+            "analysis": self.parsed.analysis,
+            "faults": self.parsed.faults,
+            "marks": self.parsed.marks,
+            "unknown_marks": self.verified.unknown,
+            "need": _NEEDS.get(self.parsed.need, "unknown"),
+            "plausibility": self.plausible.score,
+            "compliance": int(self.judged.passed),
+            "violations": tuple(
+                Violation(rule=v.rule, text=v.text, start=v.start, end=v.end, boundary=v.detail or None)
+                for v in self.judged.violations
+            ),
+            "unsupported_claims": tuple(claim.text for claim in self.claims if claim.flagged),
+            "unsupported_values": tuple(claim.text for claim in self.verified.unsupported),
+            "method": METHOD,
+        }
+
+
+def _read(recall: Answer, output: str, anchor: Persona | None, recent: Sequence[str]) -> _Read:
+    evidence, messages = recall.reply.evidence or (), recall.reply.messages or ()
+    query, at_ms = recall.event.request.query, instant_ms(recall.event.occurred_at)
+    zone = zone_minutes(evidence[0].occurred_at) if evidence and evidence[0].occurred_at else 0
+    system = messages[0].content if messages else ""
+    parsed = protocol.parse(output)
+    verified = verify(parsed, evidence, allowed=[query, *recent, system], at_ms=at_ms, zone=zone)
+    return _Read(
+        parsed,
+        verified,
+        plausibility(parsed, verified, evidence_shown=len(evidence)),
+        compliance.check(parsed.response, anchor, system=system, query=query),
+        past_claims(parsed.response, evidence, recent=[query, *recent], at_ms=at_ms, zone=zone),
+    )
 
 
 def _plain(messages: Sequence[Message]) -> dict[str, Any]:
@@ -198,6 +209,17 @@ class _Usage:
     def count(self, name: str) -> int | None:
         value = self.number(name)
         return int(value) if value is not None and 0 <= value < 2**31 else None
+
+    def fields(self) -> dict[str, Any]:
+        """Those fields of the record that a client tells."""
+        return {
+            "repaired": self.flag("repaired"),
+            "attempt": int(self.number("attempt") or 1),
+            "temperature": self.number("temperature"),
+            "latency_ms": self.number("latency_ms"),
+            "tokens_in": self.count("tokens_in"),
+            "tokens_out": self.count("tokens_out"),
+        }
 
     def flag(self, name: str) -> bool:
         return self._given.get(name) is True
