@@ -101,8 +101,8 @@ ENGINES = (
     "each made of four terms of one chunk and two of another: recall@k is the share of questions whose chunk is among "
     "the first k. Lucene is asked through pyserini in this process, with the crossing into the JVM. Vectors: SIZE "
     "made-up int8 vectors of 384 dimensions with the spectrum of recorded e5 vectors, and queries at a cosine of 0.7 "
-    "to one of them: our exhaustive index, FAISS HNSW and IVF over int8, now and as of the first half; recall@10 is the share "
-    "of the exact ten nearest that is among the ten found. The 100 best of each, one query at a time, one thread; "
+    "to one of them: our exhaustive index, FAISS HNSW and IVF over int8, now and as of the first half; recall@10 is the "
+    "share of the exact ten nearest that is among the ten found. The 100 best of each, one query at a time, one thread; "
     "building takes all cores. MB: growth of resident memory, of Lucene the files. Spread: p50 of three consecutive "
     "parts."
 )
@@ -115,8 +115,8 @@ EXTRACT = (
 )
 PROTOCOL = (
     "In one process, no stack. COUNT broken outputs are made by seeded mutations (cut, doubled, swapped, pieces of "
-    "tags strewn in, up to 6 a text) of eight answers; each is parsed whole and streamed in random pieces, which must give "
-    "the same. The labelled failures (tests/core/protocol/failures.jsonl, or a FILE of that form) are written and "
+    "tags strewn in, up to 6 a text) of eight answers; each is parsed whole and streamed in random pieces, which must "
+    "give the same. The labelled failures (tests/core/protocol/failures.jsonl, or a FILE of that form) are written and "
     "labelled by hand, not recorded from models; the parser was improved with them. Times are CPU times of this "
     "process; growth is the time of 80,000 characters over that of 20,000, divided by 4, worst of ten pieces repeated, "
     "bare and inside a response."

@@ -92,9 +92,7 @@ def test_turns_that_an_extraction_did_not_see_are_a_segment_of_their_own() -> No
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(
-            st.just("turn"), st.sampled_from(["s1", "s2", "s3"]), st.integers(0, 2 * IDLE_GAP_MS), st.booleans()
-        ),
+        st.tuples(st.just("turn"), st.sampled_from(["s1", "s2", "s3"]), st.integers(0, 2 * IDLE_GAP_MS), st.booleans()),
         st.tuples(st.just("extract"), st.integers(0, 5), st.integers(1, 50)),
         st.tuples(st.just("end"), st.sampled_from(["s1", "s2", "s3"])),
     ),
