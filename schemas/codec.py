@@ -15,7 +15,7 @@ from schemas.deadletters import DeadLetter
 from schemas.documents import ChunksEmbedded, Document, DocumentChunked, DocumentRemoved
 from schemas.envelope import ContractError, derived_id, instant_ms
 from schemas.feedback import Feedback, FeedbackRecorded
-from schemas.memories import FactsOfKey, MemoriesExtracted, MemoryEmbedded
+from schemas.memories import ConflictArbitrated, FactsOfKey, MemoriesExtracted, MemoryEmbedded
 from schemas.personas import Persona, PersonaDeclared
 from schemas.recalls import RecallAnswered, Reply, Request
 from schemas.responses import AtomDistilled, ResponseGraded
@@ -32,6 +32,7 @@ JournalEvent = (
     | MemoryEmbedded
     | ResponseGraded
     | AtomDistilled
+    | ConflictArbitrated
 )
 LibraryEvent = DocumentChunked | ChunksEmbedded | DocumentRemoved | PersonaDeclared
 
@@ -47,6 +48,7 @@ JOURNAL_EVENTS: dict[str, type] = {
         MemoryEmbedded,
         ResponseGraded,
         AtomDistilled,
+        ConflictArbitrated,
     )
 }
 LIBRARY_EVENTS: dict[str, type] = {

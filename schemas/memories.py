@@ -106,6 +106,34 @@ class MemoriesExtracted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictArbitrated:
+    """What a model said of a conflict (policy ``model``). ``winner`` null: nobody can tell, so it stays contested."""
+
+    event_id: str
+    occurred_at: Instant
+    """Event time of the statement that opened the conflict or joined it last."""
+    recorded_at: Instant
+    user_id: Id
+    role_id: Id
+    conflict_id: str
+    memory_ids: tuple[str, ...]
+    """Sides that it was asked about."""
+    winner: str | None
+    reason: str
+    method: str
+    latency_ms: float = 0.0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float = 0.0
+    fallback: str | None = None
+    """Why there is no verdict: the model was away, refused, or answered rubbish."""
+    causation_id: str | None = None
+    correlation_id: str | None = None
+    type: Literal["ConflictArbitrated"] = "ConflictArbitrated"
+    version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEmbedded:
     """The recorded vector of a fact, summary or atom; ``causation_id`` is the digest of the text that it is of."""
 

@@ -20,10 +20,11 @@ import structlog
 from connectors import metrics
 from connectors.ports import Outgoing, Unavailable
 from schemas.codec import encode
-from schemas.envelope import cloud_event_headers, derived_id, instant_of
-from schemas.memories import FactsOfKey, MemoriesExtracted, MemoryEmbedded, SegmentReason
+from schemas.envelope import cloud_event_headers, derived_id, instant_ms, instant_of
+from schemas.memories import ConflictArbitrated, FactsOfKey, MemoriesExtracted, MemoryEmbedded, SegmentReason
 from schemas.positions import Position
 from schemas.topics import owner_key
+from streams.arbitration import Dispute, ModelArbiter, dispute_of
 from streams.core import extracting
 from streams.core.conversation import OwnerKey
 from streams.core.experience import TurnView
@@ -31,7 +32,7 @@ from streams.core.extracting import Extraction, Known
 from streams.core.segmenting import Segment
 from streams.core.usermemory import UserMemory
 from streams.core.visibility import Cut
-from streams.serving import RETRY_S, Memory, Shard
+from streams.serving import RETRY_S, Memory, MemoryEffect, Shard
 
 log = structlog.get_logger("memory")
 
@@ -81,11 +82,14 @@ def known_of(memory: UserMemory | None) -> list[Known]:
 class Extractor:
     """Computes the effects of user memory for the shards of a ``Memory``."""
 
-    def __init__(self, memory: Memory, model: Model | None = None) -> None:
+    def __init__(self, memory: Memory, model: Model | None = None, arbiter: ModelArbiter | None = None) -> None:
         self._memory = memory
         self._settings = memory.settings
         self._model = model
+        self._arbiter = arbiter
         memory.on_memory = self.folded
+        self.on_spent: Callable[[OwnerKey, int, int], None] = lambda key, at_ms, tokens: None
+        """Told of tokens that somebody else spent for an owner: (owner, record time in ms, tokens)."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.in_work: set[tuple[OwnerKey, str]] = set()
         """Segments whose extraction was begun and is not back through the journal."""
@@ -137,6 +141,7 @@ class Extractor:
                 busy = True
                 await self._begin(job)
             busy |= await self._tell(shard)
+            busy |= self._arbitrate(shard)
         return await self._embed() or busy
 
     def _held(self) -> list[Shard]:
@@ -230,10 +235,45 @@ class Extractor:
             raise
         metrics.extracted(done.method, len(job.views), len(event.facts))
 
-    def folded(self, event: MemoriesExtracted | MemoryEmbedded) -> None:
+    def folded(self, event: MemoryEffect) -> None:
         """An effect came back through the journal."""
-        done = event.segment_id if isinstance(event, MemoriesExtracted) else event.memory_id
-        self.in_work.discard(((event.user_id, event.role_id), done))
+        key = (event.user_id, event.role_id)
+        match event:
+            case MemoriesExtracted():
+                if (key, event.segment_id) not in self.in_work:
+                    # Another worker's, or ours from before a restart: its tokens are of the owner's budget too.
+                    self.on_spent(key, instant_ms(event.recorded_at), event.tokens_in + event.tokens_out)
+                self.in_work.discard((key, event.segment_id))
+            case MemoryEmbedded():
+                self.in_work.discard((key, event.memory_id))
+            case ConflictArbitrated():
+                self.in_work.discard((key, event.conflict_id))
+
+    # -- conflicts --------------------------------------------------------------------------------------------------
+
+    def _arbitrate(self, shard: Shard) -> bool:
+        """Begin to settle one conflict of a shard, in a task of its own."""
+        if self._arbiter is None:
+            return False
+        for (key, _), conflict_id in shard.state.conflicts_due.items():
+            if (key, conflict_id) in self.in_work:
+                continue
+            dispute = dispute_of(shard, key, conflict_id)
+            if dispute is not None:
+                self.in_work.add((key, conflict_id))
+                task = asyncio.create_task(self._settle(self._arbiter, dispute))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+                return True
+        return False
+
+    async def _settle(self, arbiter: ModelArbiter, dispute: Dispute) -> None:
+        try:
+            event = await arbiter.settle(dispute, self._memory.clock.now_ms())
+            await (await self._memory.append_journal(dispute.shard.state.partition, event))
+        except Unavailable as error:  # the log is away: it is due again
+            log.warning("verdict_not_appended", conflict_id=dispute.conflict.conflict_id, error=str(error))
+            self.in_work.discard((dispute.key, dispute.conflict.conflict_id))
 
     # -- vectors ----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from connectors.settings import Settings
 from schemas.envelope import derived_id
 from schemas.memories import FactStatement, Judgement, SummaryWritten
 from streams.core import extracting, modelfacts
-from streams.core.budget import Budget, Prices
+from streams.core.budget import DAY_MS, Budget, Prices
+from streams.core.conversation import OwnerKey
 from streams.core.extracting import Extraction
 from streams.core.facts.values import normalise
 from streams.core.facts.vocabulary import key_of
@@ -42,6 +43,11 @@ class ModelExtraction:
         prices = (settings.model_price_in or 0.0, settings.model_price_out or 0.0)
         self._prices = Prices(*prices)
         self.in_flight = 0
+
+    def spent(self, key: OwnerKey, at_ms: int, tokens: int) -> None:
+        """Enter tokens that were spent before a restart or by another worker."""
+        if tokens and at_ms // DAY_MS == self._clock.now_ms() // DAY_MS:
+            self.budget.spent(repr(key), at_ms, tokens)
 
     def status(self) -> dict[str, Any]:
         """What ``status`` tells of the model."""

@@ -101,10 +101,10 @@ ENGINES = (
     "each made of four terms of one chunk and two of another: recall@k is the share of questions whose chunk is among "
     "the first k. Lucene is asked through pyserini in this process, with the crossing into the JVM. Vectors: SIZE "
     "made-up int8 vectors of 384 dimensions with the spectrum of recorded e5 vectors, and queries at a cosine of 0.7 "
-    "to one of them: our exhaustive index, FAISS HNSW and IVF over int8, now and as of the first half; recall@10 is the "
-    "share of the exact ten nearest that is among the ten found. The 100 best of each, one query at a time, one thread; "
-    "building takes all cores. MB: growth of resident memory, of Lucene the files. Spread: p50 of three consecutive "
-    "parts."
+    "to one of them: our exhaustive index, FAISS HNSW and IVF over int8, now and as of the first half; recall@10 is "
+    "the share of the exact ten nearest that is among the ten found. The 100 best of each, one query at a time, one "
+    "thread; building takes all cores. MB: growth of resident memory, of Lucene the files. Spread: p50 of three "
+    "consecutive parts."
 )
 EXTRACT = (
     "The rules that find facts, in one process and one thread, without Kafka and embedder: COUNT turns a language of "

@@ -13,13 +13,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.envelope import derived_id, instant_ms
-from schemas.memories import Conflict, Fact, FactChange, FactSource, FactStatement, FactStatus, Judgement, Policy
+from schemas.memories import (
+    Conflict,
+    ConflictArbitrated,
+    Fact,
+    FactChange,
+    FactSource,
+    FactStatement,
+    FactStatus,
+    Judgement,
+    Policy,
+)
 from streams.core.visibility import Cut
 
 LIVE: frozenset[FactStatus] = frozenset({"active", "contested"})
 CONFIDENCE_MARGIN = 0.15
 """Two statements whose confidences lie closer are equally credible: the rules' confidences go in steps of 0.1."""
 DAY_CHARACTERS = 10
+REASON_CHARACTERS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,20 @@ class FactTable:
         if entry is not None:
             self._judged(entry, kind, At(offset, instant_ms(occurred_at), occurred_at), author or "feedback")
         return entry is not None
+
+    def open_conflict(self, key: str) -> ConflictEntry | None:
+        """The conflict of a key that nobody has settled."""
+        return self._open.get(key)
+
+    def arbitrated(self, event: ConflictArbitrated, offset: int) -> None:
+        """Fold a verdict: it counts where the conflict is open and has no side that the arbiter didn't see."""
+        conflict = self.conflicts.get(event.conflict_id)
+        if conflict is None or conflict.closed is not None or len(conflict.sides) != len(event.memory_ids):
+            return
+        winner = self.entries.get(event.winner or "")
+        if winner is not None and winner.live and winner.memory_id in event.memory_ids:
+            at = At(offset, instant_ms(event.occurred_at), event.occurred_at)
+            self._close(conflict, winner, at, f"{event.method}: {event.reason}"[:REASON_CHARACTERS_MAX])
 
     def changed_at(self, offset: int) -> list[str]:
         """Keys of which something changed at an offset that was folded last."""

@@ -8,8 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from connectors.inprocess import ScriptedChatModel
 from connectors.ports import Unavailable
 from schemas.codec import JOURNAL_EVENTS, decode_event
+from streams.arbitration import ModelArbiter
+from streams.core.budget import Budget
 from streams.core.conversation import JournalState
 from streams.core.extracting import Extraction
 from streams.extraction import Extracted, Extractor, Job
@@ -274,3 +277,43 @@ async def test_another_owner_sees_nothing() -> None:
     await scene.silence()
     for other in ({"user_id": "u4"}, {"role_id": "li"}, {"user_id": "u42/lin", "role_id": "x"}):
         assert await scene.facts(**other) == {}
+
+
+class Disputed(Scene):
+    """Two homes under the policy ``model``, and an arbiter."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(conflict_policy="model")
+        self.chat = ScriptedChatModel(lambda _: answer)
+        arbiter = ModelArbiter(self.chat, self.settings, Budget(10_000))
+        self.extractor = Extractor(self.memory, None, arbiter)
+
+    async def quarrel(self) -> dict[str, str]:
+        """Status by value once everything is settled."""
+        await self.say(0, "I live in Lisbon.")
+        await self.silence()
+        await self.say(200, "I live in Porto.")
+        await self.silence()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await self.settle()
+        return {value: fact["status"] for value, fact in (await self.facts(history=True)).items()}
+
+
+async def test_model_settles_a_conflict_and_the_loser_stays() -> None:
+    scene = Disputed('{"winner": 2, "reason": "said later, of a flat"}')
+    assert await scene.quarrel() == {"Lisbon": "superseded", "Porto": "active"}
+    (event,) = [event for event in scene.events() if event["type"] == "ConflictArbitrated"]
+    assert event["method"] == "model:scripted"
+    asked = "\n".join(message.content for message in scene.chat.asked[0])
+    assert "I live in Lisbon" in asked
+    closed = scene.told()["home"]["conflicts"][0]
+    assert closed["closed_by"] == "model:scripted: said later, of a flat"
+
+
+@pytest.mark.parametrize("answer", ['{"winner": 0, "reason": "who knows"}', "Porto, obviously!", "", '{"winner": 9}'])
+async def test_model_that_cannot_tell_leaves_the_conflict_open_and_is_not_asked_for_ever(answer: str) -> None:
+    scene = Disputed(answer)
+    assert await scene.quarrel() == {"Lisbon": "contested", "Porto": "contested"}
+    await scene.silence()
+    assert len(scene.chat.asked) == 1

@@ -1,0 +1,118 @@
+"""Arbitration as a recorded effect: conflicts under the policy ``model`` are settled by a chat model, or stay open.
+
+Invariant: never raises but for cancellation and a log that is away. A model that is away or answers rubbish leaves the
+conflict contested, which the event says; a side that comes meanwhile makes the verdict void, and it is asked again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import structlog
+
+from connectors.ports import ChatModel, ModelRefused, Unavailable
+from connectors.settings import Settings
+from schemas.envelope import derived_id, instant_of
+from schemas.memories import ConflictArbitrated
+from streams.core import arbiting
+from streams.core.arbiting import Side, Verdict
+from streams.core.budget import Budget, Prices
+from streams.core.conversation import Owner, OwnerKey
+from streams.core.facttable import ConflictEntry
+from streams.core.text import language, token_estimate
+from streams.serving import Shard
+
+log = structlog.get_logger("memory")
+
+SAID_MAX = 3
+"""Statements of each side that the arbiter sees, the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """An open conflict as it stood when its arbitration began."""
+
+    shard: Shard
+    key: OwnerKey
+    conflict: ConflictEntry
+    sides: tuple[Side, ...]
+    newest_at: str
+
+
+def dispute_of(shard: Shard, key: OwnerKey, conflict_id: str) -> Dispute | None:
+    """What an arbiter is told of a conflict; None: it is settled."""
+    owner = shard.state.owners[key]
+    assert owner.memory is not None
+    conflict = owner.memory.facts.conflicts[conflict_id]
+    if conflict.closed is not None:
+        return None
+    sides = tuple(_side(owner, memory_id) for _, memory_id in conflict.sides)
+    return Dispute(shard, key, conflict, sides, conflict.sides[-1][0].instant)
+
+
+def _side(owner: Owner, memory_id: str) -> Side:
+    assert owner.memory is not None
+    entry = owner.memory.facts.entries[memory_id]
+    said = []
+    for _, source in entry.sources[-SAID_MAX:]:
+        view = owner.views[owner.visible(owner.turns[source.turn_id].offset) - 1]
+        words = view.text[source.start : source.end]
+        said.append((source.said_at[:10], words))
+    return Side(memory_id, entry.text, tuple(said))
+
+
+class ModelArbiter:
+    """Asks a chat model which side of a conflict holds."""
+
+    def __init__(self, model: ChatModel, settings: Settings, budget: Budget) -> None:
+        self._model = model
+        self._settings = settings
+        self._budget = budget
+        self._prices = Prices(settings.model_price_in or 0.0, settings.model_price_out or 0.0)
+
+    async def settle(self, dispute: Dispute, now_ms: int) -> ConflictArbitrated:
+        """The verdict as an event."""
+        begun = time.perf_counter()
+        verdict, fallback, tokens_in, tokens_out = await self._ask(dispute, now_ms)
+        conflict = dispute.conflict
+        return ConflictArbitrated(
+            event_id=derived_id(conflict.conflict_id, "ConflictArbitrated", str(len(dispute.sides))),
+            occurred_at=dispute.newest_at,
+            recorded_at=instant_of(now_ms),
+            user_id=dispute.key[0],
+            role_id=dispute.key[1],
+            conflict_id=conflict.conflict_id,
+            memory_ids=tuple(side.memory_id for side in dispute.sides),
+            winner=verdict.winner if verdict is not None else None,
+            reason=verdict.reason if verdict is not None else "",
+            method=f"model:{self._model.name}",
+            latency_ms=round((time.perf_counter() - begun) * 1000, 3),
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cost=self._prices.cost(tokens_in, tokens_out),
+            fallback=fallback,
+        )
+
+    async def _ask(self, dispute: Dispute, now_ms: int) -> tuple[Verdict | None, str | None, int, int]:
+        messages = arbiting.request(dispute.sides, language(dispute.sides[-1].text))
+        owner = repr(dispute.key)
+        most = sum(token_estimate(message.content) for message in messages) + arbiting.ANSWER_TOKENS_MAX
+        if not self._budget.take(owner, now_ms, most):
+            return None, "the owner's budget of tokens for today is used up", 0, 0
+        try:
+            done = await self._model.complete(
+                messages,
+                temperature=0.0,
+                max_tokens=arbiting.ANSWER_TOKENS_MAX,
+                response_schema=arbiting.SCHEMA,
+                timeout_s=self._settings.model_timeout_s,
+            )
+        except (Unavailable, ModelRefused) as error:
+            self._budget.give_back(owner, now_ms, most)
+            return None, f"{type(error).__name__}: {error}"[:500], 0, 0
+        self._budget.give_back(owner, now_ms, max(0, most - done.tokens_in - done.tokens_out))
+        verdict = arbiting.read(done.text, dispute.sides)
+        if verdict is None:
+            log.warning("verdict_unreadable", conflict_id=dispute.conflict.conflict_id, answer=done.text[:200])
+        return verdict, None if verdict else "the answer names no side", done.tokens_in, done.tokens_out
