@@ -33,6 +33,9 @@ from infra.stack_options import Addresses, UpOptions
 
 ROLES = ("ingest", "memory", "analytics")
 OWNERS = 12
+HOMES = ("Lisbon", "Porto", "Oslo", "Turin", "Lyon")
+"""Some turns state one of these, so facts are extracted, contested and corrected all the while."""
+SEGMENT_IDLE_S = 5.0
 SETTLE_S = 12.0
 REQUEST_TIMEOUT_MS = 4_000
 FAILOVER_S_MAX = 25.0
@@ -126,6 +129,8 @@ class Load:
             "text": f"{owner}的话 {token} 第{self._number}句, said by {owner}",
             "occurred_at": f"2026-{10 - (1 if late_days > 30 else 0):02d}-{28 - min(late_days, 20):02d}T10:00:00Z",
         }
+        if fields["speaker"] == "user" and self._random.random() < 0.2:
+            fields["text"] += f". I live in {self._random.choice(HOMES)}."
         copies = 2 if self._random.random() < 0.1 else 1
         for _ in range(copies):
             if await self._acknowledged(self._client.post_turn(**fields)):
@@ -137,8 +142,13 @@ class Load:
 
     async def _feedback(self) -> None:
         id_ = f"f{uuid.UUID(int=self._random.getrandbits(128))}"
+        ends = self._random.random() < 0.3
         posting = self._client.post_feedback(
-            user_id=f"owner{self._random.randrange(OWNERS)}", role_id="lin", kind="complaint", feedback_id=id_
+            user_id=f"owner{self._random.randrange(OWNERS)}",
+            role_id="lin",
+            kind="session_end" if ends else "complaint",
+            target={"session_id": f"s{self._number // 50}"} if ends else None,
+            feedback_id=id_,
         )
         if await self._acknowledged(posting):
             self._run.posted.feedback.add(id_)
@@ -228,6 +238,7 @@ class Faults:
         faults.append(("clickhouse kill -9", lambda: self._kill_child("infra.clickhouse_server")))
         faults.append(("embeddings kill -9", lambda: self._kill_child("infra.embedding_server")))
         faults.append(("embeddings stopped for 3 s", lambda: self._pause_child("infra.embedding_server", 3)))
+        faults.append(("embeddings five times slower for 15 s", lambda: self._slow_child("infra.embedding_server", 15)))
         faults.append(("clickhouse stopped for 3 s", lambda: self._pause_child("infra.clickhouse_server", 3)))
         frozen = self._random.choice([w for w in self._workers if w.role == "memory"])
         faults.append((f"memory/{frozen.number} frozen for 14 s", partial(self._freeze, frozen, 14)))
@@ -264,6 +275,13 @@ class Faults:
         await asyncio.sleep(seconds)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+
+    async def _slow_child(self, word: str, seconds: float) -> None:
+        """Let it run a fifth of the time: the backlog of vectors grows, and questions wait for theirs."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            await self._pause_child(word, 0.4)
+            await asyncio.sleep(0.1)
 
     def _pids(self, word: str) -> list[int]:
         """Processes of our own stack: by their command line and our process as an ancestor."""
@@ -356,6 +374,7 @@ def _env(addresses: Addresses, folder: Path, role: str, number: int) -> dict[str
         "MNEMOLOG_OBJECTS": addresses.objects,
         "MNEMOLOG_PREFIX": addresses.prefix,
         "MNEMOLOG_BROKER": addresses.broker,
+        "MNEMOLOG_SEGMENT_IDLE_S": str(SEGMENT_IDLE_S),
         "MNEMOLOG_DATA": str(folder / f"{role}-{number}"),
         "MNEMOLOG_READY_FILE": str(folder / f"{role}-{number}.ready"),
     }

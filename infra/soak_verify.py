@@ -7,7 +7,6 @@ counts once; ClickHouse has the rows of the journal; every conflicting post is a
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -16,12 +15,13 @@ from typing import Any
 from connectors.clickhouse import ClickHouse
 from connectors.client import Client
 from connectors.errors import MnemologError
-from connectors.log_reader import LogReader
+from infra.soak_memory import covered_turns, events_of, facts_in_clickhouse, recorded_turns, verify_facts
 from infra.stack_options import Addresses
 
 RECALLS_AT_ONCE = 4
 RECALLS_MAX = 400
 WAREHOUSE_S_MAX = 60.0
+EXTRACTION_S_MAX = 60.0
 
 
 @dataclass(slots=True)
@@ -49,6 +49,10 @@ class Verdict:
     recalled: int = 0
     dead_letters: int = 0
     clickhouse_turns: int = 0
+    segments: int = 0
+    extractions_appended: int = 0
+    """With repeats, which the fold drops."""
+    facts: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -56,20 +60,39 @@ async def verify(addresses: Addresses, client: Client, posted: Posted) -> Verdic
     """Check everything; see the module."""
     verdict = Verdict(turns_acknowledged=len(posted.turns))
     first = await _recall_all(client, posted, verdict)
-    events = await asyncio.to_thread(_events, addresses, "journal")
-    letters = await asyncio.to_thread(_events, addresses, "dead-letters")
+    events = await asyncio.to_thread(_extracted_events, addresses)
+    letters = await asyncio.to_thread(events_of, addresses, "dead-letters")
     _journal(events, posted, verdict)
     _letters(letters, posted, verdict)
     await _documents(client, posted, verdict)
     await asyncio.to_thread(_warehouse, addresses, first, verdict)
+    _segments(events, verdict)
+    owners = sorted({owner for owner, _ in posted.turns})
+    await verify_facts(addresses, client, owners, events_of(addresses, "facts"), verdict.problems)
+    verdict.facts = await asyncio.to_thread(facts_in_clickhouse, addresses)
     return verdict
 
 
-def _events(addresses: Addresses, topic: str) -> list[dict[str, Any]]:
-    name = addresses.prefix + topic
-    with LogReader(addresses.kafka) as reader:
-        starts = dict.fromkeys(range(reader.partitions(name)), 0)
-        return [json.loads(record.value or b"{}") for record in reader.read(name, starts)]
+def _extracted_events(addresses: Addresses) -> list[dict[str, Any]]:
+    """The journal, once every turn of it is extracted, or the time for that is over."""
+    until = time.monotonic() + EXTRACTION_S_MAX
+    while True:
+        events = events_of(addresses, "journal")
+        if covered_turns(events) == recorded_turns(events) or time.monotonic() > until:
+            return events
+        time.sleep(1.0)
+
+
+def _segments(events: list[dict[str, Any]], verdict: Verdict) -> None:
+    appended = [event for event in events if event["type"] == "MemoriesExtracted"]
+    verdict.extractions_appended = len(appended)
+    verdict.segments = len({event["segment_id"] for event in appended})
+    covered, recorded = covered_turns(events), recorded_turns(events)
+    for session in sorted(recorded.keys() | covered.keys()):
+        if recorded.get(session, 0) != covered.get(session, 0):
+            verdict.problems.append(
+                f"session {session}: {recorded.get(session, 0)} turns are recorded, {covered.get(session, 0)} extracted"
+            )
 
 
 def _journal(events: list[dict[str, Any]], posted: Posted, verdict: Verdict) -> None:

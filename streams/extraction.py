@@ -145,6 +145,8 @@ class Extractor:
         return await self._embed() or busy
 
     def _held(self) -> list[Shard]:
+        if not self._memory.lease():
+            return []  # suspended past the session: another worker tells, and from a newer state
         return [shard for shard in self._memory.shards.values() if shard.held and shard.ready.is_set()]
 
     # -- segments ---------------------------------------------------------------------------------------------------
