@@ -30,11 +30,13 @@ def top(scores: Floats, count: int) -> Ints:
     [2, 3]
     """
     ids = np.flatnonzero(scores > 0)
+    found = scores[ids]
     if len(ids) > count:
         # Everything that ties with the last place competes for it: a partition alone would pick at random.
-        least = np.partition(scores[ids], len(ids) - count)[len(ids) - count]
-        ids = ids[scores[ids] >= least]
-    return ids[np.lexsort((-ids, -np.round(scores[ids], SCORE_DECIMALS)))][:count]
+        least = np.partition(found, len(ids) - count)[len(ids) - count]
+        kept = found >= least
+        ids, found = ids[kept], found[kept]
+    return ids[np.lexsort((-ids, -np.round(found, SCORE_DECIMALS)))][:count]
 
 
 def union(lists: Sequence[Ints], size: int) -> Ints:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from streams.core.text import folded
+from streams.core.text import folded, lacks, needed, signs
 
 CHARACTERS_MAX = 4_000
 """Characters of a text that are looked through."""
@@ -77,7 +77,7 @@ def spans(text: str, at_ms: int, zone_minutes: int = 0) -> tuple[Span, ...]:
     ([], [])
     """
     plain = folded(text[:CHARACTERS_MAX])
-    if not _HINT.search(plain):
+    if lacks(plain, _HINT_SIGNS) or not _HINT.search(plain):
         return ()
     try:
         today = _EPOCH + dt.timedelta(days=(at_ms + zone_minutes * 60_000) // _MS_PER_DAY)
@@ -98,6 +98,8 @@ def zone_minutes(instant: str) -> int:
     >>> zone_minutes("2026-05-20T08:00:00+08:00"), zone_minutes("2026-05-20T08:00:00Z")
     (480, 0)
     """
+    if instant.endswith(("Z", "z")):
+        return 0
     match = _OFFSET.search(instant)
     return 0 if match is None else int(match[1] + "1") * (int(match[2]) * 60 + int(match[3]))
 
@@ -108,7 +110,8 @@ def mentions_time(text: str) -> bool:
     >>> mentions_time("We went there last Friday"), mentions_time("上个月去的"), mentions_time("It was nice!")
     (True, True, False)
     """
-    return bool(_TIME.search(folded(text[:CHARACTERS_MAX])))
+    plain = folded(text[:CHARACTERS_MAX])
+    return not lacks(plain, _TIME_SIGNS) and bool(_TIME.search(plain))
 
 
 def asks_when(text: str) -> bool:
@@ -322,7 +325,17 @@ _RULES: list[tuple[str, _Rule]] = [
     (r"(?:(?P<step>上上?|下下?|[这本])个?)(?:周|星期|礼拜)(?P<day>[一二三四五六日天末1-7])?", _weekday_zh),
     (r"(?P<step>$^)?(?:周|星期|礼拜)(?P<day>[一二三四五六日天末1-7])", _weekday_zh),
 ]  # fmt: skip
-_COMPILED = [(re.compile(pattern), rule) for pattern, rule in _RULES]
+# Of each rule, in their order, what a text needs to match it: words, characters.
+_MONTH_WORDS, _WEEKDAY_WORDS = " ".join(_MONTHS), " ".join(_WEEKDAYS)
+_NEEDED = [
+    ("0",), *[(_MONTH_WORDS,)] * 5, (" ".join(map(str, range(1900, 2100))),), ("yesterday", "前"), ("yesterday", "昨"),
+    ("tomorrow", "后"), ("tomorrow", "明"), ("today tonight morning afternoon evening", "今"), ("ago earlier back",),
+    ("weekend week month year night spring summer autumn fall winter",), (_WEEKDAY_WORDS,),
+    ("", "前"), ("", "年"), ("", "月"), ("", "周星礼"), ("", "周星礼"),
+]  # fmt: skip
+_COMPILED = [
+    (needed(*wanted), re.compile(pattern), rule) for wanted, (pattern, rule) in zip(_NEEDED, _RULES, strict=True)
+]
 
 
 def _half(unit: str, today: dt.date) -> _Days:
@@ -335,7 +348,10 @@ def _half(unit: str, today: dt.date) -> _Days:
 def _matches(plain: str, today: dt.date) -> Iterator[tuple[str, dt.date, dt.date]]:
     """Phrases with their days, by position, none inside another."""
     found: list[tuple[int, int, str, dt.date, dt.date]] = []
-    for pattern, rule in _COMPILED:
+    there = signs(plain)
+    for wanted, pattern, rule in _COMPILED:
+        if wanted.isdisjoint(there):
+            continue
         for match in pattern.finditer(plain):
             if any(start < match.end() and match.start() < end for start, end, *_ in found):
                 continue
@@ -363,5 +379,13 @@ _WHEN = re.compile(
     r"(?:when(?!ever)\b|how (?:long|recently|many (?:days|weeks|months|years))\b|"
     r"(?:in |on )?(?:what|which) (?:year|month|date|day|time|week)\b)"
     r"|什么时[候间]|何时|几时|哪[一]?[天年日]|哪个?月|几[月号点年]|多久|多长时间|多少[天年]"
+)
+# What ASCII text needs to match the pattern of the same name.
+_HINT_SIGNS = needed(
+    f"0 yesterday today tonight tomorrow ago earlier back last past previous this next coming on {_MONTH_WORDS}"
+)
+_TIME_SIGNS = needed(
+    "0 yesterday today tomorrow tonight last next ago week weeks weekend month months year years since summer winter "
+    f"spring autumn recently just {_WEEKDAY_WORDS} {_MONTH_WORDS}"
 )
 _OFFSET = re.compile(r"([+-])(\d{2}):(\d{2})$")

@@ -2,6 +2,7 @@
 
 import math
 import time
+from array import array
 from collections import Counter
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streams.core import bm25
 from streams.core.bm25 import Parameters, Postings, Segment, Window, scores
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox"]
@@ -101,3 +103,118 @@ def test_ten_thousand_entries_are_added_and_searched_in_time() -> None:
     for number in range(20):
         scores(words[number * 10 : number * 10 + 10], [Segment(postings, mask)], Parameters())
     assert (time.process_time() - started) / 20 < 0.02
+
+
+def windowed_reference(
+    query: list[str], texts: list[list[str]], previous: list[int], seen: list[bool], window: Window, p: Parameters
+) -> list[float]:
+    """BM25+ in which visible entries lend theirs along the chain, word by word."""
+    following = {before: entry for entry, before in enumerate(previous) if before >= 0}
+
+    def around(entry: int) -> list[tuple[float, int]]:
+        found, before, after = [(1.0, entry)], entry, entry
+        for distance in range(1, window.reach + 1):
+            before, after = previous[before] if before >= 0 else -1, following.get(after, -1)
+            found += [(window.weight**distance, there) for there in (before, after) if there >= 0 and seen[there]]
+        return found
+
+    visible = [entry for entry in range(len(texts)) if seen[entry]]
+    lengths = {e: sum(weight * len(texts[there]) for weight, there in around(e)) for e in visible}
+    average = sum(lengths.values()) / len(visible) if visible else 0.0
+    out = [0.0] * len(texts)
+    for term, times in Counter(query).items():
+        tf = {e: sum(weight * texts[there].count(term) for weight, there in around(e)) for e in visible}
+        df = sum(frequency > 0 for frequency in tf.values())
+        for e, frequency in tf.items():
+            if frequency > 0:
+                saturation = p.k1 * (1 - p.b + p.b * lengths[e] / average)
+                out[e] += (
+                    times
+                    * math.log((len(visible) + 1) / df)
+                    * ((p.k1 + 1) * frequency / (saturation + frequency) + p.delta)
+                )
+    return out
+
+
+chains = st.lists(st.tuples(st.lists(st.sampled_from(WORDS), max_size=6), st.integers(0, 2)), min_size=1, max_size=24)
+queries = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
+
+
+def chained(turns: list[tuple[list[str], int]]) -> list[int]:
+    """The entry before each in its session."""
+    last: dict[int, int] = {}
+    return [(last.get(session, -1), last.update({session: entry}))[0] for entry, (_, session) in enumerate(turns)]
+
+
+@given(chains, queries, st.integers(1, 3), st.data())
+def test_lent_terms_equal_the_reference_at_every_size_of_a_growing_index(
+    turns: list, query: list, reach: int, data: st.DataObject
+) -> None:
+    texts, previous, window = [words for words, _ in turns], chained(turns), Window(reach=reach, weight=0.5)
+    growing = Postings()
+    for entry, words in enumerate(texts):
+        growing.add(words, previous=previous[entry])
+        seen = data.draw(
+            st.one_of(st.just([True] * (entry + 1)), st.lists(st.booleans(), min_size=1, max_size=entry + 1))
+        )
+        got = scores(query, [Segment(growing, np.array(seen))], Parameters(), window)[0]
+        size = len(seen)
+        wanted = windowed_reference(query, texts[:size], previous[:size], seen, window, Parameters())
+        assert got.tolist() == pytest.approx(wanted)
+        fresh = Postings()
+        for before, past in zip(previous[:size], texts[:size], strict=True):
+            fresh.add(past, previous=before)
+        assert got.tobytes() == scores(query, [Segment(fresh, np.array(seen))], Parameters(), window)[0].tobytes()
+
+
+@given(chains, queries)
+def test_neighbours_of_no_weight_lend_nothing(turns: list, query: list) -> None:
+    postings = Postings()
+    for (words, _), before in zip(turns, chained(turns), strict=True):
+        postings.add(words, previous=before)
+    segment = Segment(postings, np.ones(len(turns), dtype=bool))
+    lent = scores(query, [segment], Parameters(), Window(reach=2, weight=0.0))[0]
+    assert lent.tolist() == pytest.approx(scores(query, [segment], Parameters())[0].tolist())
+
+
+@given(chains, st.lists(st.sampled_from(WORDS), min_size=2, max_size=4))
+def test_terms_scored_one_by_one_or_together_are_the_same_sum(turns: list, query: list) -> None:
+    postings = Postings()
+    for (words, _), before in zip(turns, chained(turns), strict=True):
+        postings.add(words, previous=before)
+    segment, window = Segment(postings, np.ones(len(turns), dtype=bool)), Window(reach=2)
+    together = scores(query, [segment], Parameters(), window)[0]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bm25, "CELLS_MAX", 1)
+        assert scores(query, [segment], Parameters(), window)[0].tolist() == pytest.approx(together.tolist())
+
+
+@given(chains, queries, st.integers(0, 24))
+def test_restored_postings_are_those_that_were_dumped_and_grow_on(turns: list, query: list, size: int) -> None:
+    texts, previous = [words for words, _ in turns], chained(turns)
+    size = min(size, len(turns))
+    whole, part = Postings(), Postings()
+    for entry, words in enumerate(texts):
+        whole.add(words, previous=previous[entry])
+        if entry < size:
+            part.add(words, previous=previous[entry])
+    kept, counts, pairs = whole.dumped(whole.terms(), size)
+    assert kept == part.terms()
+    flat = [array("i", chunk.tobytes()) for chunk in np.split(pairs, np.cumsum(counts)[:-1])] if kept else []
+    back = Postings.restored(
+        dict(zip(kept, flat, strict=True)), whole.lengths(size).copy(), np.array(previous[:size], dtype=np.int64)
+    )
+    for entry in range(size, len(texts)):
+        back.add(texts[entry], previous=previous[entry])
+    assert [back.posting(term).tolist() for term in WORDS] == [whole.posting(term).tolist() for term in WORDS]
+    assert [back.count(term, size) for term in WORDS] == [part.count(term, size) for term in WORDS]
+    mask = np.ones(len(texts), dtype=bool)
+    left, right = (scores(query, [Segment(index, mask)], Parameters(), Window(reach=2))[0] for index in (back, whole))
+    assert left.tobytes() == right.tobytes()
+
+
+def test_a_query_without_terms_scores_nothing() -> None:
+    found = bm25.search([], [Segment(indexed([["ant"]]), np.array([True]))], Parameters(), overlap=True)[0]
+    assert found.score.tolist() == [0.0]
+    assert found.overlap is not None
+    assert found.overlap.tolist() == [0.0]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.core import timephrases
+from streams.core.text import folded, lacks, signs
 from tests.core.memories import START_MS
 
 HOUR_MS = 3_600_000
@@ -142,3 +143,37 @@ def test_questions_for_a_time_are_seen(text: str) -> None:
 @pytest.mark.parametrize("text", ["What did he say when he left?", "whenever you like", "我住在哪儿"])
 def test_other_questions_are_not(text: str) -> None:
     assert not timephrases.asks_when(text)
+
+
+RULE_WORDS = (
+    "last this next on in of the st , . - / 2026 1999 05 3 20 day week weekend month year night summer yesterday "
+    "tomorrow before after today tonight morning ago earlier back since recently just s "
+    f"{timephrases._MONTH_WORDS} {timephrases._WEEKDAY_WORDS}"
+)
+RULE_CHARACTERS = "昨今明前后大天日晚年去上下这本个月周星期礼拜之以半三十春季份号末刚最近"
+RULE_PIECES = [*timephrases._NUMBERS, *RULE_WORDS.split(), *RULE_CHARACTERS]
+
+
+@given(st.lists(st.sampled_from(RULE_PIECES), max_size=7), st.sampled_from(["", " "]))
+def test_what_matches_a_pattern_holds_a_sign_of_it(chosen: list[str], blank: str) -> None:
+    plain = folded(blank.join(chosen))
+    for wanted, pattern, _ in timephrases._COMPILED:
+        assert not pattern.search(plain) or not wanted.isdisjoint(signs(plain))
+    for wanted, pattern in (
+        (timephrases._HINT_SIGNS, timephrases._HINT),
+        (timephrases._TIME_SIGNS, timephrases._TIME),
+    ):
+        assert not pattern.search(plain) or not lacks(plain, wanted)
+
+
+@pytest.mark.parametrize(
+    "phrase",
+    [
+        *["2026-05-01", "may 3", "3rd of may", "last may", "in may", "may 2025", "in 2025", "day before yesterday"],
+        *["yesterday", "day after tomorrow", "tomorrow", "tonight", "two weeks ago", "last summer", "on monday"],
+        *["三天前", "去年五月", "五月三日", "上周三", "星期五"],
+    ],
+)
+def test_every_rule_is_found_through_its_signs(phrase: str) -> None:
+    assert len(days(phrase)) == 1
+    assert len(days(f"{phrase}, 好")) == 1

@@ -62,3 +62,34 @@ def test_base64_round_trip_and_refusals() -> None:
 def test_an_empty_index_finds_nothing() -> None:
     ids, products = Vectors().nearest(np.zeros(4, dtype=np.int8), 5, np.zeros(0, dtype=bool))
     assert len(ids) == len(products) == 0
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(0, 99), st.booleans())
+def test_rows_that_wait_are_searched_like_all_others(parts: list[int], seed: int, looking: bool) -> None:
+    rows, query = random_vectors(sum(parts), 16, seed), random_vectors(1, 16, seed + 1)[0]
+    growing, whole = Vectors(), Vectors()
+    whole.add(rows)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(vectors, "FRESH_BYTES_MAX", 16 * 20)
+        start = 0
+        for count in parts:
+            growing.add(rows[start : start + count])
+            start += count
+            if looking:
+                assert len(growing.nearest(query, 3, np.ones(start, dtype=bool))[0]) == min(3, start)
+        assert len(growing) == len(whole)
+        ids, mask = np.arange(len(rows)), np.ones(len(rows), dtype=bool)
+        assert growing.cosines(query, ids).tobytes() == whole.cosines(query, ids).tobytes()
+        assert growing.rows(ids).tolist() == rows.tolist()
+        assert growing.nearest(query, 5, mask)[0].tolist() == whole.nearest(query, 5, mask)[0].tolist()
+
+
+@pytest.mark.parametrize("dimension", [vectors.DIMENSIONS_SHIFTED_MAX, vectors.DIMENSIONS_SHIFTED_MAX + 1])
+@pytest.mark.parametrize("value", [127, -127])
+def test_products_are_exact_where_the_shift_is_taken_off_at_the_end(dimension: int, value: int) -> None:
+    row = np.full(dimension, value, dtype=np.int8)
+    row[1::3] = -value
+    index = Vectors()
+    index.add(np.stack([row, -row, np.full(dimension, 127, dtype=np.int8)]))
+    wanted = [int(row.astype(np.int64) @ other.astype(np.int64)) for other in (row, -row, np.full(dimension, 127))]
+    assert index.scores(row, np.arange(3)).tolist() == wanted
