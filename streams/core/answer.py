@@ -7,7 +7,7 @@ the owner that the request names.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -66,6 +66,12 @@ _NOBODY = Owner()
 
 _parameters = lru_cache(maxsize=64)(as_dict)
 """Parameters of the settings in use: the same few, an eighth of an answer's time if made anew each time."""
+
+
+@lru_cache(maxsize=64)
+def _digest(settings: Settings, config: tuple[tuple[str, Any], ...]) -> str:
+    """``settings.digest`` of the few settings in use: a tenth of a millisecond each time."""
+    return digest(settings, dict(config))
 
 
 def moment_of(journal: JournalState, library: LibraryState, request: Request, record_ms: int) -> Moment:
@@ -200,10 +206,16 @@ def _time_of(owner: Owner, cut: Cut, as_of: AsOf, record_ms: int) -> int:
 
 
 def _last_visible(owner: Owner, visible: int, event_ms: int | None) -> TurnView | None:
-    for view in reversed(owner.views[:visible]):
+    for view in _newest_first(owner, visible):
         if event_ms is None or view.occurred_ms <= event_ms:
             return view
     return None
+
+
+def _newest_first(owner: Owner, visible: int) -> Iterator[TurnView]:
+    # Not a slice: it would copy every turn of the owner for each answer, 1.9 ms at 100,000.
+    views = owner.views
+    return (views[index] for index in range(visible - 1, -1, -1))
 
 
 def _is_query(view: TurnView, query: str) -> bool:
@@ -276,7 +288,7 @@ def answer(
             settings=settings,
         )
         lap("prompt")
-    config_digest = config_digest or digest(settings, config)
+    config_digest = config_digest or _digest(settings, tuple(sorted(config.items())))
     recall_id = recall_id_of(source)
     messages = assembly.messages if assembly else None
     watermark = Watermark(journal={str(journal.partition): moment.journal.offset}, library={"0": moment.library.offset})
@@ -425,7 +437,7 @@ def recent_turns(journal: JournalState, request: Request, moment: Moment, settin
 def _recent(owner: Owner, moment: Moment, request: Request, wanted: int) -> tuple[TurnView, ...]:
     """The newest turns of the session (without one: of the owner), without the query's own."""
     recent: list[TurnView] = []
-    for view in reversed(owner.views[: moment.visible]):
+    for view in _newest_first(owner, moment.visible):
         if len(recent) >= wanted:
             break
         if moment.journal.event_ms is not None and view.occurred_ms > moment.journal.event_ms:

@@ -304,6 +304,11 @@ def _shipped() -> dict[str, dict[str, Any]]:
 
 
 @cache
+def _hints(kind: type) -> dict[str, type]:
+    return get_type_hints(kind)
+
+
+@cache
 def _names(part: str) -> tuple[str, ...]:
     return tuple(item.name for item in fields(_PARTS[part]))
 
@@ -371,7 +376,7 @@ def known_settings() -> list[str]:
 def _settings(name: str, values: Mapping[str, Mapping[str, Any]]) -> Settings:
     parts: dict[str, Any] = {}
     for part, kind in _PARTS.items():
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         parts[part] = kind(
             **{
                 item.name: _checked(f"{part}.{item.name}", hints[item.name], item.metadata, values[part][item.name])
