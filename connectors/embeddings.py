@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from connectors.ports import InputType, Unavailable
+from connectors.ports import EmbedderChanged, InputType, Unavailable
 from connectors.settings import Settings
 
 DIMENSION_EXACT_MAX = 1024
@@ -100,6 +100,14 @@ class HttpEmbedder:
             passage_prefix=settings.embeddings_passage_prefix,
         )
 
+    @classmethod
+    def previous(cls, settings: Settings) -> HttpEmbedder | None:
+        """The embedder that the settings name as the one before; None: they name none."""
+        before = settings.embeddings_previous
+        if before is None:
+            return None
+        return cls(before.url, before.model, key=before.key, query_prefix=before.query_prefix)
+
     async def start(self) -> None:
         """Learn the dimension by one embedding; raises ``Unavailable``."""
         probe = await self._floats(["dimension"], "passage")
@@ -120,9 +128,10 @@ class HttpEmbedder:
             return np.empty((0, self.dimension), dtype=np.int8)
         floats = await self._floats(texts, input_type)
         if floats.shape != (len(texts), self.dimension):
-            raise ValueError(
-                f"the embedder at {self._url} gave shape {floats.shape}, expected {(len(texts), self.dimension)}: "
-                f"its model changed while running"
+            raise EmbedderChanged(
+                f"the embedder at {self._url} gave {floats.shape[0]} vectors of {floats.shape[-1]} dimensions for "
+                f"{len(texts)} texts, expected {self.dimension} dimensions: its model changed while {self.name} was in "
+                f"use; restart, and what is in memory is embedded anew"
             )
         return self.calibration.quantize(floats)
 

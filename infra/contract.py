@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from schemas.codec import JOURNAL_EVENTS, LIBRARY_EVENTS, PUBLIC
-from schemas.headers import CORRELATION_ID, DEADLINE, FORWARDED, REPLY_PARTITION, REPLY_TOPIC
+from schemas.headers import ATTEMPTS, CORRELATION_ID, DEADLINE, FORWARDED, REPLY_PARTITION, REPLY_TOPIC, RETRY_OF
 from schemas.topics import BY_NAME, TOPICS, Topic
 
 FOLDER = Path(__file__).parent.parent / "schemas" / "generated"
@@ -32,7 +32,19 @@ _REQUEST_HEADERS = {
     REPLY_PARTITION: {"type": "string", "description": "int32, big endian, 4 bytes"},
     CORRELATION_ID: {"type": "string", "description": "opaque bytes, returned with the reply"},
     DEADLINE: {"type": "string", "pattern": "^[0-9]{1,15}$", "description": "milliseconds since the epoch"},
-    FORWARDED: {"type": "string", "description": "set by us: the partition that the request arrived on"},
+    FORWARDED: {
+        "type": "string",
+        "pattern": "^[0-9]+/[0-9]+/[0-9]+$",
+        "description": "set by us on a request that arrived on another owner's partition: partition/offset/timestamp",
+    },
+}
+_RETRY_HEADERS = {
+    ATTEMPTS: {
+        "type": "string",
+        "pattern": "^[0-9]{1,5}$",
+        "description": "set by us on a dead letter that is posted again: how often it was tried before",
+    },
+    RETRY_OF: {"type": "string", "description": "set by us on a dead letter that is posted again: its id"},
 }
 
 
@@ -96,6 +108,8 @@ def _asyncapi() -> dict[str, Any]:
         names = messages_of(topic)
         for name in names:
             headers = dict(_CLOUD_EVENT_HEADERS)
+            if topic.direction == "in":
+                headers |= _RETRY_HEADERS
             if topic.name == "requests":
                 headers |= _REQUEST_HEADERS
             if topic.name == "replies":

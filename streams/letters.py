@@ -7,6 +7,7 @@ from connectors.settings import Settings
 from schemas.codec import encode
 from schemas.deadletters import DeadLetter
 from schemas.envelope import cloud_event_headers
+from schemas.headers import forwarded_from
 from schemas.positions import Position
 
 
@@ -23,3 +24,11 @@ def outgoing(settings: Settings, letter: DeadLetter) -> Outgoing:
 def source_of(record: Record) -> Position:
     """Where a record stands."""
     return Position(topic=record.topic, partition=record.partition, offset=record.offset, timestamp=record.timestamp)
+
+
+def origin_of(record: Record) -> Position:
+    """Where a request was posted: for one that was forwarded, perhaps twice, the place that it was forwarded from."""
+    first = forwarded_from(record.headers)
+    if first is None:
+        return source_of(record)
+    return Position(topic=record.topic, partition=first[0], offset=first[1], timestamp=first[2])

@@ -7,6 +7,7 @@ restored from committed offsets, so there is nothing to lose: kill -9 at any poi
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,22 @@ from connectors.embeddings import HttpEmbedder
 from connectors.faust_transport import RoleApp, create_app, held, lag, on, raw_topic, record_of
 from connectors.follower import Followed, LogFollower
 from connectors.kafka import KafkaLog
+from connectors.llm import HttpChatModel
 from connectors.log_reader import LogReader
+from connectors.lucene import Lucene
 from connectors.metrics import RoleStatus
-from connectors.ports import Clock, Unavailable
+from connectors.ports import Clock, Record, Unavailable
+from connectors.rerank import HttpReranker
 from connectors.settings import Settings
+from streams.arbitration import ModelArbiter
 from streams.core.conversation import FOLD_VERSION, JournalState
+from streams.core.engines import WordsEngine
+from streams.core.settings import Catalogue
+from streams.extraction import Extractor
+from streams.modelling import ModelExtraction
+from streams.presets import catalogue_of
 from streams.requests import Responder
-from streams.serving import Memory, Shard
+from streams.serving import Memory, PartitionLost, Shard
 from streams.snapshots import Header, SnapshotStore, record_sha256
 
 log = structlog.get_logger("memory")
@@ -40,11 +50,17 @@ TICK_S = 0.25
 class MemoryRole:
     """Wires followers, memory and responder to the partitions that Faust gives to this worker."""
 
-    def __init__(self, app: RoleApp, settings: Settings) -> None:
+    def __init__(
+        self, app: RoleApp, settings: Settings, catalogue: Catalogue, words: WordsEngine | None = None
+    ) -> None:
         self._app = app
         self._settings = settings
+        self._catalogue = catalogue
+        self._words = words
         self._kafka = KafkaLog(settings.kafka)
         self._embedder = HttpEmbedder.from_settings(settings)
+        self._previous = HttpEmbedder.previous(settings)
+        self._reranker = HttpReranker.from_settings(settings)
         self._starting = asyncio.Lock()
         self._memory: Memory | None = None
         self._journal: LogFollower | None = None
@@ -52,6 +68,9 @@ class MemoryRole:
         self._snapshots: SnapshotStore | None = None
         self._watchers: set[asyncio.Task[None]] = set()
         self.responder: Responder | None = None
+        self.extractor: Extractor | None = None
+        self.modelling: ModelExtraction | None = None
+        self._chat: HttpChatModel | None = None
         self._tick_s = time.monotonic()
 
     def _lease(self) -> bool:
@@ -72,21 +91,49 @@ class MemoryRole:
                 await self._kafka.start()
                 await self._await_embedder()
                 clock = Clock(lambda: time.time_ns() // 1_000_000)
-                memory = Memory(self._settings, self._kafka, self._embedder, clock, self._app.broken)
+                memory = Memory(
+                    self._settings,
+                    self._kafka,
+                    self._embedder,
+                    clock,
+                    self._app.broken,
+                    words=self._words,
+                    reranker=self._reranker,
+                )
                 self._journal = self._follower("journal", memory.apply_journal)
                 self._library = self._follower("library", memory.apply_library)
                 self._watch(self._library_caught_up(memory, self._library.follow(0)))
+                if self._previous is not None:
+                    self._watch(self._await_previous(memory, self._previous))
                 memory.lease = self._lease
+                memory.recalls.read_at = self._record_at
                 self._tick_s = time.monotonic()
                 self._watch(self._keep_lease())
                 memory.start()
+                if self._settings.extraction:
+                    self._chat = HttpChatModel.from_settings(self._settings)
+                    if self._chat is not None:
+                        self.modelling = ModelExtraction(self._chat, self._settings, clock)
+                    arbiter = None
+                    if self._chat is not None and self.modelling is not None:
+                        arbiter = ModelArbiter(self._chat, self._settings, self.modelling.budget)
+                    self.extractor = Extractor(memory, self.modelling, arbiter)
+                    if self.modelling is not None:
+                        self.extractor.on_spent = self.modelling.spent
+                    self._watch(self._extracting(self.extractor))
                 if self._settings.broker == "kafka" and self._settings.data and self._settings.snapshot_events:
                     directory = Path(self._settings.data) / "snapshots"
                     self._snapshots = SnapshotStore(directory, self._settings.topic("journal"), self._embedder.name)
                     self._watch(self._write_snapshots_often())
                 self._memory = memory
-                self.responder = Responder(memory)
+                self.responder = Responder(memory, self._catalogue)
             return self.responder
+
+    async def _extracting(self, extractor: Extractor) -> None:
+        try:
+            await extractor.run()
+        except Exception as error:  # noqa: BLE001 - the outermost loop: stop the role rather than go on half
+            self._app.broken(error)
 
     async def _await_embedder(self) -> None:
         while True:
@@ -96,6 +143,20 @@ class MemoryRole:
             except Unavailable as error:
                 log.warning("embedder_unavailable", error=str(error), retry_in_s=EMBEDDER_RETRY_S)
                 await asyncio.sleep(EMBEDDER_RETRY_S)
+
+    async def _await_previous(self, memory: Memory, previous: HttpEmbedder) -> None:
+        """Learn who the embedder before was; until then, and where it never answers, words must do."""
+        while True:
+            try:
+                await previous.start()
+                break
+            except Unavailable:
+                await asyncio.sleep(EMBEDDER_RETRY_S)
+            except ValueError as error:
+                log.error("previous_embedder_unusable", error=str(error), action="words alone decide until the switch")
+                return
+        memory.previous = previous
+        log.info("previous_embedder", embedder=previous.name)
 
     def _follower(self, name: str, apply: Any) -> LogFollower:
         return LogFollower(
@@ -137,7 +198,13 @@ class MemoryRole:
             },
             owners=sum(len(state.owners) for state in states),
             turns=sum(len(owner.turns) for state in states for owner in state.owners.values()),
-            effects_outstanding=sum(len(state.unembedded) + len(state.conflicts) for state in states),
+            effects_outstanding=sum(
+                len(state.unembedded) + sum(map(len, state.outdated.values())) + len(state.conflicts)
+                for state in states
+            )
+            + (memory.reembedding.outstanding if memory else 0),
+            extractions_outstanding=self.extractor.outstanding if self.extractor else 0,
+            model=self.modelling.status() if self.modelling else None,
             in_work=responder.open if responder else 0,
             oldest_unanswered_seconds=round(responder.oldest_s, 3) if responder else 0.0,
             embedder=self._embedder.name,
@@ -160,7 +227,7 @@ class MemoryRole:
         assert self._journal is not None
         for partition in set(self._memory.shards) - partitions:
             self._journal.unfollow(partition)
-            del self._memory.shards[partition]
+            self._memory.lose(partition)
         for partition in sorted(partitions):
             shard = self._memory.shards.get(partition)
             if shard is None:
@@ -173,16 +240,27 @@ class MemoryRole:
 
     async def stop(self) -> None:
         """End everything in the order that loses nothing: effects, followers, producer, embedder."""
-        for task in self._watchers:
+        watchers = list(self._watchers)
+        for task in watchers:
             task.cancel()
+        # A snapshot that is broken off removes its unfinished file, which must not be that of the last one.
+        await asyncio.gather(*watchers, return_exceptions=True)
         if self._memory:
             await self._memory.stop()
         for follower in (self._journal, self._library):
             if follower:
                 await follower.stop()
-        await self._write_snapshots(SNAPSHOT_EVENTS_MIN_AT_END)
+        if self._snapshots is not None and self._memory is not None:
+            shards = self._memory.shards.values()
+            await self._snapshots.write_due(shards, SNAPSHOT_EVENTS_MIN_AT_END, last_chance=True)
         await self._kafka.stop()
         await self._embedder.stop()
+        if self._previous is not None:
+            await self._previous.stop()
+        if self._chat is not None:
+            await self._chat.stop()
+        if self._reranker is not None:
+            await self._reranker.stop()
 
     def _watch(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -214,6 +292,14 @@ class MemoryRole:
         log.info("partition_ready", partition=partition, watermark=shard.state.watermark)
         self._memory.poke()
 
+    async def _record_at(self, partition: int, offset: int) -> Record | None:
+        """A record of the journal: an answered request that is asked about long after."""
+        return await asyncio.to_thread(self._read_one, partition, offset)
+
+    def _read_one(self, partition: int, offset: int) -> Record | None:
+        with LogReader(self._settings.kafka) as reader:
+            return reader.record_at(self._settings.topic("journal"), partition, offset)
+
     def _is_of_log(self, header: Header) -> bool:
         """Whether the journal still holds the last record that a snapshot has folded. Blocks."""
         with LogReader(self._settings.kafka) as reader:
@@ -223,41 +309,41 @@ class MemoryRole:
     async def _write_snapshots_often(self) -> None:
         while True:
             await asyncio.sleep(SNAPSHOT_CHECK_S)
-            await self._write_snapshots(self._settings.snapshot_events)
-
-    async def _write_snapshots(self, events_min: int) -> None:
-        """Write snapshots of the partitions that have so many events since their last one."""
-        if self._snapshots is None or self._memory is None:
-            return
-        for shard in list(self._memory.shards.values()):
-            state = shard.state
-            if not shard.ready.is_set() or shard.last is None or state.next_offset - shard.snapshot_offset < events_min:
-                continue
-            shard.snapshot_offset = state.next_offset
-            try:
-                await self._snapshots.write(state, shard.last)
-            except OSError as error:
-                log.error("snapshot_failed", partition=state.partition, error=str(error), action="longer replay")
+            if self._snapshots is not None and self._memory is not None:
+                await self._snapshots.write_due(self._memory.shards.values(), self._settings.snapshot_events)
 
     async def _tell_ready(self) -> None:
         assert self._memory is not None
         await self._memory.library_ready.wait()
         for shard in list(self._memory.shards.values()):
             await shard.ready.wait()
+        # What has been read stays for the life of the process: collections need not walk it (a full one takes 0.1 s).
+        gc.collect()
+        gc.freeze()
         if self._settings.ready_file:
             Path(self._settings.ready_file).write_text("ready\n", "utf-8")
         log.info("ready", partitions=sorted(self._memory.shards))
 
 
 def create(settings: Settings) -> RoleApp:
-    """The Faust app of ``memory``."""
+    """The Faust app of ``memory``.
+
+    Raises
+    ------
+    BadSetting
+        The file of presets can't be used.
+    LuceneMissing
+        Lucene is asked for and can't be used.
+    """
+    catalogue = catalogue_of(settings.presets)
+    words = Lucene() if settings.knowledge_engine == "lucene" else None
     app = create_app("memory", settings)
     requests = settings.topic("requests")
     roles: list[MemoryRole] = []
 
     def role() -> MemoryRole:
         if not roles:
-            roles.append(MemoryRole(app, settings))
+            roles.append(MemoryRole(app, settings, catalogue, words))
         return roles[0]
 
     app.mnemolog_status = lambda: role().status()
@@ -268,7 +354,7 @@ def create(settings: Settings) -> RoleApp:
         error = task.exception()
         if error is None:
             event.ack()
-        else:
+        elif not isinstance(error, PartitionLost):
             app.broken(error)
 
     @app.agent(raw_topic(app, requests), name="memory-requests")

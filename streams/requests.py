@@ -1,13 +1,19 @@
 """Answering one record of ``requests``: headers, forwarding, deadlines, waiting, the reply and its event.
 
 Every request gets exactly one of: a reply, a forward to its owner's partition, a dead letter (its reply topic doesn't
-exist), or a count among the expired (nobody waits for it any more).
+exist), or a count among the expired (nobody waits for it any more). One that is read again (its worker died, or lost
+the partition for a moment) is not answered anew: while it is in work the first reading counts, and once its
+``RecallAnswered`` is in the journal the reply is computed from that, with the same messages and no second event.
+
+Invariant: no reply leaves before the log has acknowledged the event that records it, so every answer that anybody ever
+saw is in the journal, and a second reply equals the first (decision 0011).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -15,29 +21,40 @@ from typing import Any
 import structlog
 
 from connectors import metrics
-from connectors.ports import Outgoing, Record, Unavailable, UnknownTopic
+from connectors.ports import Embedder, Outgoing, Record, Unavailable, UnknownTopic
 from connectors.settings import Settings
 from schemas.codec import decode, encode, parse
 from schemas.envelope import ID_LENGTH_MAX, ContractError, cloud_event_headers, instant_of
-from schemas.headers import CORRELATION_ID, FORWARDED, BadHeader, ReplyTo, deadline_ms, reply_to
+from schemas.headers import CORRELATION_ID, FORWARDED, BadHeader, ReplyTo, deadline_ms, forwarded_header, reply_to
+from schemas.positions import Position
 from schemas.recalls import Failure, RecallAnswered, Reply, Request
 from schemas.responses import AtomDistilled, ResponseGraded
 from schemas.topics import owner_key, partition_of
 from streams.checking import checked
 from streams.core import intake, ranking
 from streams.core.again import again
-from streams.core.answer import Moment, Refused, answer, moment_of, names_at, recall_id_of, shortlist, with_timings
+from streams.core.answer import (
+    Moment,
+    Refused,
+    answer,
+    embedders_at,
+    moment_of,
+    names_at,
+    recall_id_of,
+    shortlist,
+    with_timings,
+)
 from streams.core.reranking import Opinion
 from streams.core.settings import BadSetting, Catalogue, UnknownPreset
-from streams.letters import outgoing, source_of
+from streams.letters import origin_of, outgoing, source_of
 from streams.opinions import opinion
-from streams.serving import Memory, Shard
+from streams.serving import Memory, PartitionLost, Shard
+from streams.waiting import Waiting
 
 log = structlog.get_logger("memory")
 
 EMBED_QUERY_S = 2.0
 """Longest wait for a query's vector; after it words alone decide, and ``explain`` says so."""
-READY_POLL_S = 0.02
 MESSAGE_CHARACTERS_MAX = 2_000
 """Of an error's message: it may quote what was sent, which may be megabytes."""
 REQUEST_BYTES_MAX = 4 * 1024 * 1024
@@ -47,8 +64,10 @@ CORRELATION_BYTES_MAX = 1024 * 1024
 """Returned as key and as header: with the largest reply still within 16 MiB."""
 EMBED_QUERY_CHARACTERS_MAX = 256
 """Characters of a query that are embedded; words are matched in all of it. 500 Chinese characters took 1.3 s."""
-EMBED_SHARE = 0.8
-"""Share of the time to the deadline that ``after`` waits for vectors, once the turns themselves are there."""
+
+
+RECORDED_LATELY_MAX = 4_096
+"""More than are answered while a record takes to come back through the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,11 @@ class Responder:
         self._in_work = 0
         self._open: dict[object, int] = {}
         """Record times of the requests that were begun and are not finished."""
+        self._waiting = Waiting(memory)
+        self._serving: dict[tuple[int, Position], asyncio.Future[bool]] = {}
+        """By partition and by where they were posted, whether they came to their end."""
+        self._recorded_lately: OrderedDict[str, int] = OrderedDict()
+        """Offsets of the events of recalls: acknowledged, and perhaps not folded yet."""
 
     @property
     def open(self) -> int:
@@ -89,20 +113,35 @@ class Responder:
         ------
         Unavailable
             The log can't be written: the request stays uncommitted.
+        PartitionLost
+            Another worker holds the partition: it stays uncommitted too, and is answered there.
         """
+        # With the partition: a request may come back to this worker while it is still being forwarded.
+        place = record.partition, origin_of(record)
+        while (first := self._serving.get(place)) is not None:
+            if await asyncio.shield(first):
+                return
+        ended = self._serving[place] = asyncio.get_running_loop().create_future()
         token = object()
         self._open[token] = record.timestamp
+        came_to_end = False
+        try:
+            await self._serve_once(record)
+            came_to_end = True
+        finally:
+            del self._open[token], self._serving[place]
+            ended.set_result(came_to_end)
+
+    async def _serve_once(self, record: Record) -> None:
         try:
             await self._serve(record)
-        except (Unavailable, UnknownTopic):
+        except (Unavailable, UnknownTopic, PartitionLost):
             raise
         except Exception as error:
             # A fault of ours that this one request brings out must not stop the answers to all others.
             log.exception("request_broke", partition=record.partition, offset=record.offset)
             failure = Failure(code="internal", message=f"a fault of mnemolog: {error!r}; it is in the log of memory")
             await self._fail(record, _reply_to_or_none(record, self._settings), _request_id(record), failure)
-        finally:
-            del self._open[token]
 
     async def _serve(self, record: Record) -> None:
         begun = time.perf_counter()
@@ -147,6 +186,7 @@ class Responder:
         try:
             answered = await self._answer(record, request, deadline, begun)
             encoded = _encoded(answered.reply)
+            await self._waiting.held(record.partition, deadline)
         except Refused as refused:
             await self._fail(record, to, request.request_id, refused.failure)
             return
@@ -167,7 +207,9 @@ class Responder:
         if home == record.partition:
             return False
         metrics.request("forwarded")
-        headers = (*record.headers, (FORWARDED, str(record.partition).encode()))
+        origin = origin_of(record)
+        place = forwarded_header(origin.partition, origin.offset, origin.timestamp or 0)
+        headers = (*(item for item in record.headers if item[0] != FORWARDED), (FORWARDED, place))
         await self._append(
             Outgoing(
                 topic=topic,
@@ -189,29 +231,35 @@ class Responder:
             raise Refused(Failure(code="unknown_preset", message=str(error))) from error
         except BadSetting as error:
             raise Refused(Failure(code="bad_request", message=str(error))) from error
-        shard, not_embedded = await self._recallable(record.partition, request, deadline)
+        shard, not_embedded = await self._waiting.recallable(record.partition, request, deadline)
         if request.kind == "check":
             return await self._checked(request, shard)
-        recorded = await self._recorded(record, request, shard)
+        source, recorded = origin_of(record), await self._recorded(record, request, shard, deadline)
         if recorded is not None:
-            return recorded
+            if recorded.request == request:
+                return self._again(recorded, shard)
+            source = source_of(record)  # its header names another request's place: it is answered under its own
         # The moment is fixed before the query is embedded, since the embedded text depends on names known by then.
         moment = moment_of(shard.state, self._memory.library, request, record.timestamp)
         waited = time.perf_counter()
-        vector = await self._query_vector(request, settings, names_at(shard.state, request, moment), deadline)
+        in_use = embedders_at(shard.state, self._memory.library, request, moment)
+        embedder = self._memory.embedder_of(in_use)
+        config = self._memory.config | ({"embedder": embedder.name} if embedder is not None else {})
+        names = names_at(shard.state, request, moment)
+        vector = await self._query_vector(request, settings, names, deadline, embedder)
         embedded = time.perf_counter()
-        rerank = await self._opinion(shard, request, settings, vector, moment, deadline)
+        rerank = await self._opinion(shard, request, settings, vector, moment, deadline, config["embedder"])
         reranked = time.perf_counter()
         laps: dict[str, float] = {}
         answered = answer(
             shard.state,
             self._memory.library,
             request,
-            source_of(record),
+            source,
             settings,
             vector,
             moment=moment,
-            config=self._memory.config,
+            config=config,
             recorded_at=instant_of(self._now_ms()),
             rerank=rerank,
             lap=lambda stage: laps.__setitem__(stage, time.perf_counter()),
@@ -228,16 +276,25 @@ class Responder:
         answered = with_timings(answered, timings, not_embedded)
         return _Answered(answered.reply, (answered.event,))
 
-    async def _recorded(self, record: Record, request: Request, shard: Shard) -> _Answered | None:
-        """The answer that a request got before: it was read again, since its worker died before the commit."""
-        key, recall_id = (request.user_id, request.role_id), recall_id_of(source_of(record))
+    async def _recorded(self, record: Record, request: Request, shard: Shard, deadline: int) -> RecallAnswered | None:
+        """The record of the answer that was given at a request's place; None: there is none.
+
+        It is there where its worker died, or lost the partition, between the answer and the commit.
+        """
+        key, recall_id = (request.user_id, request.role_id), recall_id_of(origin_of(record))
+        await self._waiting.folded(shard, deadline, journal=self._recorded_lately.get(recall_id, -1))
         event = await self._memory.recalls.find(shard.state, key, recall_id)
         if event is None:
             return None
-        log.info("request_answered_again", request_id=request.request_id, recall_id=recall_id)
-        return _Answered(
-            replace(again(shard.state, self._memory.library, event).reply, timings_ms=event.timings_ms), ()
-        )
+        # The worker of then may have been further in the library than this one is.
+        await self._waiting.folded(shard, deadline, library=event.watermark.library.get("0", -1))
+        return event
+
+    def _again(self, event: RecallAnswered, shard: Shard) -> _Answered:
+        """The answer of a record, with its messages; nothing new is recorded."""
+        log.info("request_answered_again", request_id=event.request.request_id, recall_id=event.recall_id)
+        reply = again(shard.state, self._memory.library, event).reply
+        return _Answered(replace(reply, timings_ms=event.timings_ms), ())
 
     async def _checked(self, request: Request, shard: Shard) -> _Answered:
         """Grade a model's output against the recall that it answers."""
@@ -258,12 +315,11 @@ class Responder:
         return _Answered(reply, (grade.event,) if grade.atom is None else (grade.event, grade.atom))
 
     async def _opinion(
-        self, shard: Shard, request: Request, settings: Any, vector: Any, moment: Moment, deadline: int
+        self, shard: Shard, request: Request, settings: Any, vector: Any, moment: Moment, deadline: int, embedder: str
     ) -> Opinion | None:
         """What the reranker says, if there is one and its opinion counts."""
         if not settings.rerank.weight or self._memory.reranker is None:
             return None
-        embedder = self._memory.config["embedder"]
         return await opinion(
             self._memory.reranker,
             request.query,
@@ -272,69 +328,18 @@ class Responder:
             request_id=request.request_id,
         )
 
-    async def _recallable(self, partition: int, request: Request, deadline: int) -> tuple[Shard, tuple[str, ...]]:
-        """The shard once it holds the turns of ``after``, and those of them that only words can find yet.
-
-        A rebalance takes every partition away for a moment: the wait goes on with whatever shard is given then.
-        """
-        while True:
-            shard = await self._ready(partition, deadline)
-            not_embedded = await self._after(shard, request, deadline)
-            if not_embedded is not None:
-                return shard, not_embedded
-
-    async def _ready(self, partition: int, deadline: int) -> Shard:
-        while True:
-            # Looked up each time: a partition that went and came back is another shard.
-            shard = self._memory.shards.get(partition)
-            if shard is not None and shard.held and shard.ready.is_set() and self._memory.library_ready.is_set():
-                return shard
-            left_s = self._left_s(deadline)
-            if left_s <= 0:
-                message = f"partition {partition} is still being read from its journal; try again"
-                raise Refused(Failure(code="not_ready", message=message))
-            await asyncio.sleep(min(READY_POLL_S, left_s))
-
-    async def _after(self, shard: Shard, request: Request, deadline: int) -> tuple[str, ...] | None:
-        """Wait until the turns of ``after`` are recallable; returns those that only words can find yet.
-
-        None: the shard was taken away meanwhile.
-        """
-        if not request.after:
-            return ()
-        key = (request.user_id, request.role_id)
-        items = [(key, turn_id) for turn_id in request.after]
-        shard.wanted.update(dict.fromkeys(items))
-        self._memory.poke()
-        embed_until = self._now_ms() + EMBED_SHARE * (deadline - self._now_ms())
-        try:
-            while True:
-                if not shard.held or self._memory.shards.get(shard.state.partition) is not shard:
-                    return None
-                owner = shard.state.owners.get(key)
-                unseen = [turn_id for turn_id in request.after if owner is None or turn_id not in owner.turns]
-                pending = [item[1] for item in items if item in shard.state.unembedded]
-                now_ms = self._now_ms()
-                if not unseen and (not pending or now_ms >= embed_until):
-                    return tuple(pending)
-                if unseen and now_ms >= deadline:
-                    raise Refused(_not_seen(request, unseen, shard))
-                changed = shard.changed
-                await _until(changed.wait(), ((deadline if unseen else embed_until) - now_ms) / 1000)
-        finally:
-            for item in items:
-                shard.wanted.pop(item, None)
-
-    async def _query_vector(self, request: Request, settings: Any, names: tuple[str, ...], deadline: int) -> Any:
+    async def _query_vector(
+        self, request: Request, settings: Any, names: tuple[str, ...], deadline: int, embedder: Embedder | None
+    ) -> Any:
         # A query is a question: one that is a document would keep the embedder from the questions of all others.
         query = request.query[:EMBED_QUERY_CHARACTERS_MAX]
         text = ranking.query_passage(query, names, settings, user=request.user_id, assistant=request.role_id)
-        if not text.strip():
+        if not text.strip() or embedder is None:
             return None
         try:
             begun = time.perf_counter()
             async with asyncio.timeout(min(EMBED_QUERY_S, max(0.05, self._left_s(deadline)))):
-                vector = (await self._memory.embedder.embed([text], "query"))[0]
+                vector = (await embedder.embed([text], "query"))[0]
             metrics.embedded("query", 1, time.perf_counter() - begun)
             return vector
         except (Unavailable, TimeoutError, ValueError) as error:  # ValueError: refused for good, words must do
@@ -347,9 +352,13 @@ class Responder:
         if not self._memory.lease():
             # Suspended past the session: another worker holds the partition and will answer from a newer state.
             raise Unavailable("this worker was suspended for longer than its group session")
-        events = [await self._memory.append_journal(record.partition, event) for event in answered.events]
+        appended = [await self._memory.append_journal(record.partition, event) for event in answered.events]
+        for event, written in zip(answered.events, await asyncio.gather(*appended), strict=True):
+            if isinstance(event, RecallAnswered):
+                self._recorded_lately[event.recall_id] = _offset_of(written)
+        while len(self._recorded_lately) > RECORDED_LATELY_MAX:
+            self._recorded_lately.popitem(last=False)
         await self._reply(record, to, answered.reply, encoded)
-        await asyncio.gather(*events)
         metrics.request("ok", answered.reply.timings_ms)
 
     async def _fail(self, record: Record, to: ReplyTo | None, request_id: str | None, failure: Failure) -> None:
@@ -404,15 +413,6 @@ class Responder:
         return (deadline - self._now_ms()) / 1000
 
 
-def _not_seen(request: Request, unseen: list[str], shard: Shard) -> Failure:
-    return Failure(
-        code="turn_not_seen",
-        message=f"turns {unseen} of `after` did not arrive before the deadline; were they posted for user "
-        f"{request.user_id!r}, role {request.role_id!r}?",
-        details={"missing": unseen, "watermark": {"journal": {str(shard.state.partition): shard.state.watermark}}},
-    )
-
-
 def _reply_to_or_none(record: Record, settings: Settings) -> ReplyTo | None:
     try:
         return reply_to(record.headers, settings.topic("replies"))
@@ -449,14 +449,10 @@ def _encoded(reply: Reply) -> bytes:
     return encoded
 
 
+def _offset_of(written: Any) -> int:
+    """aiokafka's future holds more than the offset."""
+    return written if isinstance(written, int) else int(written.offset)
+
+
 def _ms(begun: float, ended: float) -> float:
     return round((ended - begun) * 1000, 3)
-
-
-async def _until(waiting: Any, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(max(0.0, seconds)):
-            await waiting
-    except TimeoutError:
-        return False
-    return True

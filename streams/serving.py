@@ -13,27 +13,41 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from connectors import metrics
-from connectors.ports import Clock, Embedder, Log, Outgoing, Record, Unavailable
+from connectors.ports import Clock, Embedder, EmbedderChanged, Log, Outgoing, Record, Reranker, Unavailable
 from connectors.settings import Settings
 from schemas.codec import JOURNAL_EVENTS, LIBRARY_EVENTS, decode_event, encode, turn_of
 from schemas.envelope import ContractError, cloud_event_headers, derived_id, instant_of
+from schemas.memories import ConflictArbitrated, MemoriesExtracted, MemoryEmbedded
+from schemas.recalls import RecallAnswered
 from schemas.topics import owner_key
 from schemas.turns import TurnEmbedded, TurnRecorded, TurnRefused
+from streams.checking import RecordedRecalls
 from streams.core import intake
-from streams.core.conversation import JournalState, OwnerKey
+from streams.core.conversation import JournalState, Owner, OwnerKey
+from streams.core.engines import WordsEngine
 from streams.core.library import LibraryState
 from streams.letters import outgoing
+from streams.reembedding import Reembedding, refuses_only_this
 
 log = structlog.get_logger("memory")
 
+MemoryEffect = MemoriesExtracted | MemoryEmbedded | ConflictArbitrated
+"""Effects of user memory."""
 RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 APPLY_SLICE = 100
 """Events folded before the event loop gets a turn: about 5 ms, so that requests never wait long behind a replay."""
+
+
+class PartitionLost(RuntimeError):
+    """The partition of a request went to another worker, which answers it: it was not committed here."""
 
 
 @dataclass(slots=True)
@@ -45,9 +59,13 @@ class Shard:
     """The record that was folded last; None: none since the snapshot or the start."""
     snapshot_offset: int = 0
     """``next_offset`` of the newest snapshot; 0: there is none."""
+    snapshot_tried: int = 0
+    """``next_offset`` at the last try to write one."""
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     held: bool = True
     """False between revocation and the next assignment: neither answers nor effects."""
+    lost: bool = False
+    """Whether an assignment went by without this partition: what waits for the shard waits in vain."""
     in_work: set[tuple[OwnerKey, str]] = field(default_factory=set)
     wanted: dict[tuple[OwnerKey, str], None] = field(default_factory=dict)
     """Turns that a request waits for (``after``): embedded before the backlog."""
@@ -69,19 +87,50 @@ class Memory:
         embedder: Embedder,
         clock: Clock,
         on_broken: Callable[[BaseException], None],
+        words: WordsEngine | None = None,
+        reranker: Reranker | None = None,
     ) -> None:
         self.settings = settings
         self.log = log_port
         self.embedder = embedder
+        self.previous: Embedder | None = None
+        """The embedder before, once it has answered: for questions to owners that are not embedded anew yet."""
         self.clock = clock
         self.shards: dict[int, Shard] = {}
-        self.library = LibraryState(embedder.name)
+        self.words = words
+        self.reranker = reranker
+        self.library = LibraryState(embedder.name, words)
         self.library_ready = asyncio.Event()
         self.lease: Callable[[], bool] = lambda: True
         """Whether this process has run without a pause so long that its partitions may have gone to another worker."""
+        self.on_memory: Callable[[MemoryEffect], None] = lambda event: None
+        """Told of the effects of user memory that came back through the journal."""
+        self.recalls = RecordedRecalls()
+        self.reembedding = Reembedding(self)
         self._on_broken = on_broken
         self._work = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def config(self) -> dict[str, str]:
+        """What decides an answer besides its settings and the logs: part of its configuration's digest."""
+        engine = {"knowledge_engine": self.words.name} if self.words else {}
+        return {"embedder": self.embedder.name} | engine
+
+    def embedder_of(self, in_use: Sequence[str]) -> Embedder | None:
+        """Who embeds a query that is to be compared with vectors of these embedders, the first of more weight.
+
+        None: nobody who is left; words must do.
+        """
+        known = {embedder.name: embedder for embedder in (self.previous, self.embedder) if embedder is not None}
+        found = [known[name] for name in in_use if name in known]
+        return found[0] if found else (None if in_use else self.embedder)
+
+    def lose(self, partition: int) -> None:
+        """Let go of a partition that another worker holds now; whoever waits for it here hears so at once."""
+        shard = self.shards.pop(partition)
+        shard.held, shard.lost = False, True
+        shard.wake()
 
     # -- the logs ---------------------------------------------------------------------------------------------------
 
@@ -104,13 +153,20 @@ class Memory:
                 if isinstance(event, TurnEmbedded):
                     item = ((event.user_id, event.role_id), event.turn_id)
                     # One that did not count (of another embedder, say) says nothing about the one in work.
-                    if item not in shard.state.unembedded:
+                    if event.use:
+                        shard.in_work.discard((item[0], ""))
+                    elif not shard.state.awaits_vector(*item):
                         shard.in_work.discard(item)
+                elif isinstance(event, MemoryEffect):
+                    self.on_memory(event)
+                elif isinstance(event, RecallAnswered):
+                    self.recalls.folded(event)
             await asyncio.sleep(0)
         metrics.record("memory", "journal", "applied", applied)
         metrics.record("memory", "journal", "passed_over", len(records) - applied)
         shard.wake()
-        if shard.state.unembedded or shard.state.conflicts:
+        state = shard.state
+        if state.unembedded or state.outdated or state.conflicts or state.switchable:
             self._work.set()
 
     async def apply_library(self, _partition: int, records: Sequence[Record]) -> None:
@@ -120,6 +176,8 @@ class Memory:
                 self.library.apply(record.offset, self._decode(record, LIBRARY_EVENTS))
                 await asyncio.sleep(0)
         metrics.record("memory", "library", "applied", len(records))
+        if self.library.outdated or self.library.switchable_to(self.embedder.name):
+            self._work.set()
 
     @contextmanager
     def _breaking(self) -> Iterator[None]:
@@ -173,13 +231,15 @@ class Memory:
         while True:
             await self._work.wait()
             self._work.clear()
-            while True:
+            busy = True
+            while busy:
                 await self._refuse_conflicts()
+                await self._use_complete()
                 batch = self._next_batch()
-                if not batch:
-                    break
                 try:
-                    await self._embed(batch)
+                    if batch:
+                        await self._embed(batch)
+                    busy = await self.reembedding.step() or bool(batch)
                     attempt = 0
                 except Unavailable as error:
                     metrics.retry("embeddings")
@@ -189,7 +249,7 @@ class Memory:
                     await asyncio.sleep(pause)
 
     def _next_batch(self) -> list[tuple[Shard, OwnerKey, str]]:
-        """The turns to embed next: those that somebody waits for, then the oldest of each shard."""
+        """The turns to embed next: those that somebody waits for, then the oldest of each shard, then outdated ones."""
         limit = self.settings.embed_batch
         batch: list[tuple[Shard, OwnerKey, str]] = []
         shards = [shard for shard in self.shards.values() if shard.held and shard.ready.is_set()]
@@ -206,6 +266,11 @@ class Memory:
                 if item not in shard.in_work and item not in shard.wanted:
                     batch.append((shard, *item))
                     taken += 1
+        for shard in shards:
+            # Owner by owner, since an owner is answered from the new vectors as soon as it has all of them.
+            waiting = ((key, turn_id) for key, turn_ids in shard.state.outdated.items() for turn_id in turn_ids)
+            free = (item for item in waiting if item not in shard.in_work)
+            batch += [(shard, *item) for item in islice(free, limit - len(batch))]
         for shard, key, turn_id in batch:
             shard.in_work.add((key, turn_id))
         return batch
@@ -215,6 +280,8 @@ class Memory:
         try:
             try:
                 await self._embed_and_append(batch)
+            except EmbedderChanged:
+                raise
             except ValueError:
                 for item in batch:
                     await self._embed_one(item)
@@ -224,35 +291,64 @@ class Memory:
             raise
 
     async def _embed_one(self, item: tuple[Shard, OwnerKey, str]) -> None:
-        """Embed a turn whose batch was refused; one that is itself refused stays ``in_work``, so it is not retried."""
+        """Embed a turn whose batch was refused; one that is itself refused stays ``in_work``, so it is not retried.
+
+        One that another embedder has taken gets a vector of zeros, near to nothing: else its owner would wait for it
+        forever.
+        """
         try:
             await self._embed_and_append([item])
+        except EmbedderChanged:
+            raise
         except ValueError as error:
-            _, key, turn_id = item
+            shard, key, turn_id = item
             log.error("turn_not_embeddable", user_id=key[0], role_id=key[1], turn_id=turn_id, error=str(error))
+            outdated = turn_id in shard.state.outdated.get(key, ())
+            if outdated and await refuses_only_this(self.embedder, user_id=key[0], role_id=key[1], turn_id=turn_id):
+                await self._append_vectors([item], np.zeros((1, self.embedder.dimension), dtype=np.int8))
 
     async def _embed_and_append(self, batch: list[tuple[Shard, OwnerKey, str]]) -> None:
         texts = [shard.state.owners[key].experience.passage(turn_id) for shard, key, turn_id in batch]
         begun = time.perf_counter()
         vectors = await self.embedder.embed(texts, "passage")
         metrics.embedded("passage", len(texts), time.perf_counter() - begun)
-        now = instant_of(self.clock.now_ms())
+        await self._append_vectors(batch, vectors)
+
+    async def _append_vectors(self, batch: list[tuple[Shard, OwnerKey, str]], vectors: NDArray[np.int8]) -> None:
         futures = []
         for (shard, key, turn_id), vector in zip(batch, vectors, strict=True):
-            cause = shard.state.owners[key].turns[turn_id].event_id
-            event = TurnEmbedded(
-                event_id=derived_id(cause, "TurnEmbedded", self.embedder.name),
-                occurred_at=now,
-                recorded_at=now,
-                user_id=key[0],
-                role_id=key[1],
-                turn_id=turn_id,
-                embedder=self.embedder.name,
-                vector=base64.b64encode(vector.tobytes()).decode(),
-                causation_id=cause,
-            )
+            encoded = base64.b64encode(vector.tobytes()).decode()
+            event = self._turn_embedded(shard.state.owners[key], key, turn_id, encoded)
             futures.append(await self.append_journal(shard.state.partition, event))
         await asyncio.gather(*futures)
+
+    def _turn_embedded(
+        self, owner: Owner, key: OwnerKey, turn_id: str, vector: str, *, use: bool | None = None
+    ) -> TurnEmbedded:
+        now, cause = instant_of(self.clock.now_ms()), owner.turns[turn_id].event_id
+        return TurnEmbedded(
+            event_id=derived_id(cause, "TurnEmbedded", self.embedder.name, *(["use"] if use else [])),
+            occurred_at=now,
+            recorded_at=now,
+            user_id=key[0],
+            role_id=key[1],
+            turn_id=turn_id,
+            embedder=self.embedder.name,
+            vector=vector,
+            use=use,
+            causation_id=cause,
+        )
+
+    async def _use_complete(self) -> None:
+        """Have vectors used that are complete already: after a change back there is nothing left to embed."""
+        for shard in list(self.shards.values()):
+            if not (shard.held and shard.ready.is_set()):
+                continue
+            for key in [key for key in shard.state.switchable if (key, "") not in shard.in_work]:
+                shard.in_work.add((key, ""))
+                owner = shard.state.owners[key]
+                event = self._turn_embedded(owner, key, owner.views[-1].turn_id, "", use=True)
+                await (await self.append_journal(shard.state.partition, event))
 
     async def _refuse_conflicts(self) -> None:
         for shard in list(self.shards.values()):

@@ -31,6 +31,7 @@ from schemas.codec import NEWEST_VERSION
 from streams.core.conversation import FOLD_VERSION, JournalState
 from streams.core.settings import CORE_VERSION
 from streams.core.snapshot import LAYOUT_VERSION, UnreadableSnapshot, restored, sections
+from streams.serving import Shard
 
 log = structlog.get_logger("memory")
 
@@ -164,6 +165,25 @@ class SnapshotStore:
             seconds=round(time.monotonic() - begun, 3),
         )
         return file
+
+    async def write_due(self, shards: Iterable[Shard], events_min: int, *, last_chance: bool = False) -> None:
+        """Write snapshots of the partitions that have so many events since their last one.
+
+        A snapshot that could not be written is tried again after as many events more; with ``last_chance`` at once,
+        since one that was broken off at the end of the process was none.
+        """
+        for shard in list(shards):
+            state, last = shard.state, shard.last
+            since = shard.snapshot_offset if last_chance else max(shard.snapshot_offset, shard.snapshot_tried)
+            if not shard.ready.is_set() or last is None or state.next_offset - since < events_min:
+                continue
+            offset = shard.snapshot_tried = state.next_offset
+            try:
+                await self.write(state, last)
+            except OSError as error:
+                log.error("snapshot_failed", partition=state.partition, error=str(error), action="longer replay")
+            else:
+                shard.snapshot_offset = offset
 
     def _files(self, partition: int) -> list[Path]:
         return sorted(self._directory.glob(f"{partition}-*.snapshot"), reverse=True)

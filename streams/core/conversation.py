@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from schemas.codec import JournalEvent
 from schemas.envelope import instant_ms
 from schemas.feedback import FeedbackRecorded
-from schemas.memories import MemoriesExtracted, MemoryEmbedded
+from schemas.memories import ConflictArbitrated, MemoriesExtracted, MemoryEmbedded, Policy
 from schemas.recalls import RecallAnswered
+from schemas.responses import AtomDistilled
 from schemas.turns import TurnEmbedded, TurnRecorded, TurnRefused
 from streams.core import vectors
 from streams.core.experience import Experience, TurnView
 from streams.core.segmenting import Segments, asks_to_remember
 from streams.core.usermemory import UserMemory
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 """Raised whenever ``apply`` would make another state of the same events; snapshots of others are not read."""
 
 OwnerKey = tuple[str, str]
@@ -30,12 +31,10 @@ OwnerKey = tuple[str, str]
 
 @dataclass(slots=True)
 class TurnEntry:
-    """What is known of a turn id: its first content, and when its vector arrived."""
+    """What is known of a turn id: the event of its first content, and where that stands."""
 
     event_id: str
     offset: int
-    embedded_at: int | None = None
-    vector_digest: str | None = None
 
 
 @dataclass(slots=True)
@@ -102,8 +101,8 @@ class JournalState:
     ----------
     partition : int
     embedder : str
-        Name of the recorded vectors that count. Vectors of another embedder are passed over, so their turns stand in
-        ``unembedded`` until they are embedded anew: vectors of two embedders are never mixed.
+        Name of the embedder that passages are to have vectors of. It decides only what is outstanding: all recorded
+        vectors are kept, and which are searched at an offset follows from the journal alone (see ``VectorSets``).
     """
 
     def __init__(self, partition: int, embedder: str) -> None:
@@ -112,7 +111,11 @@ class JournalState:
         self.next_offset = 0
         self.owners: dict[OwnerKey, Owner] = {}
         self.unembedded: dict[tuple[OwnerKey, str], None] = {}
-        """Turns without a vector, in journal order: the outstanding embedding effects."""
+        """Turns without any vector, in journal order: the outstanding embedding effects."""
+        self.outdated: dict[OwnerKey, dict[str, None]] = {}
+        """Turns by owner that have vectors of other embedders only: effects too, which come after those."""
+        self.switchable: dict[OwnerKey, None] = {}
+        """Owners whose vectors of the embedder are complete and not in use: effects as well."""
         self.conflicts: dict[str, TurnRecorded] = {}
         """Turns whose id was taken by other content, by event id: the outstanding refusals."""
         self.refused: set[str] = set()
@@ -122,14 +125,34 @@ class JournalState:
         self.sessions_open: dict[tuple[OwnerKey, str], int] = {}
         """Record time in ms of the last turn of each open segment by owner and session, longest idle first."""
         self.memories_unembedded: dict[tuple[OwnerKey, str], None] = {}
-        """Facts, summaries and atoms without a vector."""
+        """Facts, summaries and atoms without a vector of the embedder."""
         self.facts_changed: dict[tuple[OwnerKey, str], tuple[int, str]] = {}
         """Owners' keys that the topic ``facts`` has not been told of: offset and record time of the change."""
+        self.conflicts_due: dict[tuple[OwnerKey, str], str] = {}
+        """Ids of the open conflicts that a model is to settle, by owner and key of the fact."""
 
     @property
     def watermark(self) -> int:
         """Last applied offset; -1: none."""
         return self.next_offset - 1
+
+    def awaits_vector(self, key: OwnerKey, turn_id: str) -> bool:
+        """Whether a turn has no vector of the embedder."""
+        return (key, turn_id) in self.unembedded or turn_id in self.outdated.get(key, ())
+
+    def find_outstanding(self) -> None:
+        """Make ``unembedded`` and ``outdated`` anew from what the owners hold."""
+        waiting: list[tuple[int, tuple[OwnerKey, str]]] = []
+        self.outdated = {}
+        for key, owner in self.owners.items():
+            self._note_switchable(key, owner)
+            vectors = owner.experience.vectors
+            for view in (owner.views[index] for index in vectors.lacking(self.embedder)):
+                if owner.experience.embedded(view.turn_id):
+                    self.outdated.setdefault(key, {})[view.turn_id] = None
+                else:
+                    waiting.append((view.offset, (key, view.turn_id)))
+        self.unembedded = dict.fromkeys(item for _, item in sorted(waiting))
 
     def apply(self, offset: int, event: JournalEvent | None) -> None:
         """Fold one event. None: an event of a type that this program doesn't know, which is passed over."""
@@ -154,6 +177,10 @@ class JournalState:
                 self._memories_extracted(offset, key, event)
             case MemoryEmbedded():
                 self._memory_embedded(offset, key, event)
+            case AtomDistilled():
+                self._atom_distilled(offset, key, event)
+            case ConflictArbitrated():
+                self._conflict_arbitrated(offset, key, event)
             case RecallAnswered():
                 self._owner(key).recalls.setdefault(event.recall_id, offset)
 
@@ -223,7 +250,10 @@ class JournalState:
             if entry is not None:
                 session = next(view.session_id for view in owner.views if view.offset == entry.offset)
             for session_id in [session] if session else list(owner.segments.open):
-                owner.segments.close(session_id, "session_end" if event.kind == "session_end" else "remember")
+                if event.kind == "session_end":
+                    owner.segments.end(session_id, offset, instant_ms(event.occurred_at))
+                else:
+                    owner.segments.close(session_id, "remember")
             self._segments_changed(key, owner, None, 0)
         if event.kind in ("confirm", "deny", "remember") and target is not None and owner.memory is not None:
             kind = "deny" if event.kind == "deny" else "confirm"
@@ -232,9 +262,28 @@ class JournalState:
                 owner.memory.feedback(kind, memory_id, offset, event.occurred_at, event.author)
             self._facts_changed(key, owner.memory, offset, event.recorded_at)
 
-    def _facts_changed(self, key: OwnerKey, memory: UserMemory, offset: int, recorded_at: str) -> None:
+    def _facts_changed(
+        self, key: OwnerKey, memory: UserMemory, offset: int, recorded_at: str, policy: Policy | None = None
+    ) -> None:
         for fact_key in memory.facts.changed_at(offset):
             self.facts_changed[key, fact_key] = (offset, recorded_at)
+            conflict = memory.facts.open_conflict(fact_key)
+            if conflict is None:
+                self.conflicts_due.pop((key, fact_key), None)
+            elif policy == "model":
+                self.conflicts_due[key, fact_key] = conflict.conflict_id
+
+    def _conflict_arbitrated(self, offset: int, key: OwnerKey, event: ConflictArbitrated) -> None:
+        owner = self.owners.get(key)
+        if owner is None or owner.memory is None:
+            return
+        facts = owner.memory.facts
+        conflict = facts.conflicts.get(event.conflict_id)
+        if conflict is None or len(conflict.sides) != len(event.memory_ids):
+            return  # a side came meanwhile: the arbiter is asked again
+        self.conflicts_due.pop((key, conflict.key), None)
+        owner.memory.arbitrated(event, offset)
+        self._facts_changed(key, owner.memory, offset, event.recorded_at)
 
     def _memories_extracted(self, offset: int, key: OwnerKey, event: MemoriesExtracted) -> None:
         owner = self.owners.get(key)
@@ -251,35 +300,59 @@ class JournalState:
             owner.memory = UserMemory(key)
         for memory_id in owner.memory.extracted(event, offset):
             self.memories_unembedded[key, memory_id] = None
-        self._facts_changed(key, owner.memory, offset, event.recorded_at)
+        self._facts_changed(key, owner.memory, offset, event.recorded_at, event.policy)
+
+    def _atom_distilled(self, offset: int, key: OwnerKey, event: AtomDistilled) -> None:
+        owner = self._owner(key)
+        if owner.memory is None:
+            owner.memory = UserMemory(key)
+        if owner.memory.distilled(event, offset):
+            self.memories_unembedded[key, event.memory_id] = None
 
     def _memory_embedded(self, offset: int, key: OwnerKey, event: MemoryEmbedded) -> None:
         owner = self.owners.get(key)
-        if owner is None or owner.memory is None or event.embedder != self.embedder:
+        if owner is None or owner.memory is None:
             return
         try:
             vector = vectors.decode(event.vector)
         except ValueError:
             return
-        if owner.memory.embed(event.memory_id, vector, offset):
+        if owner.memory.embed(event.memory_id, vector, offset, event.embedder) and event.embedder == self.embedder:
             self.memories_unembedded.pop((key, event.memory_id), None)
+        self._note_switchable(key, owner)
+
+    def _note_switchable(self, key: OwnerKey, owner: Owner) -> None:
+        self.switchable.pop(key, None)
+        memory = owner.memory is not None and owner.memory.vectors.usable(self.embedder)
+        if memory or owner.experience.vectors.usable(self.embedder):
+            self.switchable[key] = None
 
     def _turn_embedded(self, offset: int, key: OwnerKey, event: TurnEmbedded) -> None:
         owner = self.owners.get(key)
         entry = owner.turns.get(event.turn_id) if owner else None
-        if owner is None or entry is None or event.embedder != self.embedder or entry.embedded_at is not None:
+        if owner is None or entry is None or event.causation_id != entry.event_id:
             return
-        if event.causation_id != entry.event_id:
+        if event.use:
+            for sets in (owner.experience.vectors, owner.memory.vectors if owner.memory is not None else None):
+                if sets is not None:
+                    sets.use(event.embedder, offset)
+            self._note_switchable(key, owner)
             return
         try:
             vector = vectors.decode(event.vector)
         except ValueError:
             return
-        if not owner.experience.embed(event.turn_id, vector, offset):  # empty, or of another dimension
+        if not owner.experience.embed(event.turn_id, vector, offset, event.embedder):  # empty, or another dimension
             return
-        entry.embedded_at = offset
-        entry.vector_digest = hashlib.blake2b(vector.tobytes(), digest_size=8).hexdigest()
         self.unembedded.pop((key, event.turn_id), None)
+        outdated = self.outdated.setdefault(key, {})
+        if event.embedder == self.embedder:
+            outdated.pop(event.turn_id, None)
+        elif not owner.experience.embedded(event.turn_id, self.embedder):
+            outdated[event.turn_id] = None
+        if not outdated:
+            del self.outdated[key]
+        self._note_switchable(key, owner)
 
     def digest(self) -> str:
         """SHA-256 over the whole state in canonical order: equal states, equal digests."""
@@ -295,6 +368,13 @@ class JournalState:
             segments = [
                 (s.id, s.views, s.reason) for s in (*owner.segments.open.values(), *owner.segments.due.values())
             ]
-            sha.update(repr((segments, owner.memory.dumped(self.watermark) if owner.memory else None)).encode())
-        sha.update(repr((list(self.unembedded), sorted(self.conflicts), sorted(self.refused))).encode())
+            vectors = owner.experience.vectors.dumped(self.watermark)
+            memory = owner.memory.dumped(self.watermark) if owner.memory else None
+            sha.update(repr((segments, vectors, memory)).encode())
+        outdated = {key: sorted(turn_ids) for key, turn_ids in sorted(self.outdated.items())}
+        sha.update(
+            repr(
+                (sorted(self.switchable), list(self.unembedded), outdated, sorted(self.conflicts), sorted(self.refused))
+            ).encode()
+        )
         return sha.hexdigest()

@@ -14,15 +14,15 @@ import datetime as dt
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streams.core import bm25, corrections, fusion, temporal, text, timephrases
-from streams.core.arrivals import Embedded
-from streams.core.candidates import Candidate, Found, RecallQuery, parts_of
-from streams.core.corrections import Answering
+from streams.core import bm25, corrections, fusion, spread, temporal, text, timephrases
+from streams.core.arrivals import Embedded, Int8, VectorSets
+from streams.core.candidates import Candidate, Found, Pool, RecallQuery, parts_of
 from streams.core.settings import ExperienceSettings, Settings
 from streams.core.visibility import Column, Cut, Entries, Mask
 
@@ -80,7 +80,7 @@ class Experience:
         "_session_last",
         "_spans",
         "_turns",
-        "_vectors",
+        "vectors",
     )
 
     def __init__(self) -> None:
@@ -95,12 +95,22 @@ class Experience:
         self._dated = Column(np.bool_)
         self._spans: dict[int, tuple[timephrases.Span, ...]] = {}
         self._postings = bm25.Postings()
-        self._vectors = Embedded()
+        self.vectors = VectorSets()
 
     @property
     def turns(self) -> Sequence[TurnView]:
         """All turns in log order."""
         return self._turns
+
+    def scene(self, turn_ids: Sequence[str], cut: Cut) -> Int8 | None:
+        """Mean of the vectors of some turns that had arrived at a cut, ``(d,) int8``; None: there is none."""
+        indices = np.array([self._by_id[turn_id] for turn_id in turn_ids], dtype=np.int64)
+        embedded = self.vectors.at(cut.offset)
+        ids = embedded.ids(indices, embedded.arrived(cut.offset))
+        ids = ids[ids >= 0]
+        if not len(ids):
+            return None
+        return np.asarray(np.rint(embedded.vectors.rows(ids).astype(np.float64).mean(axis=0)), dtype=np.int8)
 
     def names(self, cut: Cut) -> tuple[str, ...]:
         """The participants' names as of a cut, in order of appearance; of very many the last to appear."""
@@ -129,8 +139,8 @@ class Experience:
         if turn.turn_id in self._by_id:
             return False
         previous = self._enter(turn)
-        terms = text.tokens(" ".join([turn.name or "", turn.shown])) + _date_terms(turn.occurred_at)
-        self._postings.add(terms, previous=previous)
+        named = _name_terms(turn.name) if turn.name else ()
+        self._postings.add([*named, *text.tokens(turn.shown), *_date_terms(turn.occurred_at[:10])], previous=previous)
         return True
 
     def _enter(self, turn: TurnView) -> int:
@@ -147,7 +157,7 @@ class Experience:
         spans = timephrases.spans(turn.text, turn.occurred_ms, timephrases.zone_minutes(turn.occurred_at))
         if spans:
             self._spans[index] = spans
-        self._vectors.expect()
+        self.vectors.expect()
         previous = self._session_last.get(turn.session_id, -1)
         self._session_last[turn.session_id] = index
         return previous
@@ -157,13 +167,13 @@ class Experience:
         """The words of all turns."""
         return self._postings
 
-    def arrivals(self, offset: int) -> tuple[Ints, Ints]:
-        """Turn (by index) and offset of each vector that had arrived by an offset, ``(v,)`` both."""
-        return self._vectors.arrivals(offset)
+    def searchable(self, turn_id: str) -> bool:
+        """Whether a turn has a vector of the embedder that is in use now."""
+        return self.vectors.newest.holds(self._by_id[turn_id])
 
-    def vector_rows(self, first: int, last: int) -> npt.NDArray[np.int8]:
-        """Vectors ``[first, last)`` in order of arrival, ``(last - first, d)`` int8."""
-        return self._vectors.vectors.rows(np.arange(first, last)).astype(np.int8)
+    def embedded(self, turn_id: str, embedder: str | None = None) -> bool:
+        """Whether a turn has a vector, of an embedder or of any."""
+        return self.vectors.holds(self._by_id[turn_id], embedder)
 
     @classmethod
     def restored(
@@ -171,9 +181,8 @@ class Experience:
         turns: Sequence[TurnView],
         terms: dict[str, array],
         lengths: Ints,
-        vectors: Sequence[tuple[Ints, Ints, npt.NDArray[np.int8]]],
     ) -> Experience:
-        """What ``append`` and ``embed`` had built, without cutting the turns into words again.
+        """What ``append`` had built, without cutting the turns into words again.
 
         Parameters
         ----------
@@ -181,20 +190,17 @@ class Experience:
             Of distinct ids, in log order.
         terms, lengths
             See ``bm25.Postings.restored``.
-        vectors : sequence of ((k,), (k,), (k, d))
-            Turn, offset and vector of arrivals, in order of arrival.
         """
         experience = cls()
         previous = np.array([experience._enter(turn) for turn in turns], dtype=np.int64)
         experience._postings = bm25.Postings.restored(terms, lengths, previous)
-        for owners, offsets, rows in vectors:
-            experience._vectors.extend(owners, offsets, rows)
         return experience
 
-    def embed(self, turn_id: str, vector: npt.NDArray[np.int8], offset: int) -> bool:
+    def embed(self, turn_id: str, vector: npt.NDArray[np.int8], offset: int, embedder: str = "") -> bool:
         """Give a turn its vector, at the offset of the record that says so.
 
-        Vectors come in log order, turns in any. Ignored: an unknown turn, a second vector, another dimension.
+        Vectors come in log order, turns in any. Ignored: an unknown turn, a second vector of an embedder, another
+        dimension.
 
         Returns
         -------
@@ -202,7 +208,7 @@ class Experience:
             Whether it was taken.
         """
         index = self._by_id.get(turn_id)
-        return index is not None and self._vectors.add(index, vector, offset)
+        return index is not None and self.vectors.add(index, vector, offset, embedder)
 
     def passage(self, turn_id: str) -> str:
         """The text to embed for a turn; a function of the turn and of turns before it.
@@ -264,17 +270,18 @@ class Experience:
         self, query: RecallQuery, chosen: ExperienceSettings, mask: Mask, cut: Cut, notes: dict[str, Any]
     ) -> tuple[Ints, Floats, dict[str, Floats | None]] | None:
         """Ids, scores and components of the pool; None where nothing matches."""
-        owners, owned = self._vectors.visible(mask, cut)
-        vector = query.vector if chosen.use_vectors and self._vectors.vectors.fits(query.vector) else None
+        embedded = self.vectors.at(cut.offset)
+        owners, owned = embedded.visible(mask, cut)
+        vector = query.vector if chosen.use_vectors and embedded.fits(query.vector, query.embedder) else None
         vector = vector if owned.any() else None
         # Without vectors words decide, also where a preset would leave them out: better than no memory at all.
-        words = overlap = np.zeros(len(mask))
+        words = np.zeros(len(mask))
         if chosen.use_bm25 or vector is None:
-            words, overlap = self._words(query.text, chosen, mask)
+            words = self._words(query.text, chosen, mask)
         notes["engines"] = [*(["bm25"] if words.any() else []), *(["vectors"] if vector is not None else [])]
         lists = [fusion.top(words, chosen.pool)]
         if vector is not None:
-            lists.append(owners[self._vectors.vectors.nearest(vector, chosen.pool, owned)[0]])
+            lists.append(owners[embedded.vectors.nearest(vector, chosen.pool, owned)[0]])
         spans = self._asked_spans(query, chosen, mask)
         if spans:
             notes["time_phrases"] = [span.phrase for span in spans]
@@ -282,37 +289,43 @@ class Experience:
         notes["not_near_enough"] = int(np.count_nonzero(mask)) - len(ids)
         if not len(ids):
             return None
-        pool = _Pool(ids, lists, words, mask, spans)
+        pool = Pool(ids, lists, words, mask, spans)
         columns: dict[str, Floats | None] = {}
-        vector_ids = self._vectors.ids(ids, len(owners))
+        vector_ids = embedded.ids(ids, len(owners))
         seen = np.flatnonzero(owned)
         sample = seen[:: max(1, -(-len(seen) // SAMPLE))]
         if vector is not None:
-            columns |= self._near(vector, ids, mask, len(owners), sample, lending=chosen.neighbour_weight > 0)
+            columns |= self._near(embedded, vector, ids, mask, len(owners), sample, lending=chosen.neighbour_weight > 0)
         columns["bm25"] = words[ids] if words.any() else None
-        base = self._fused(query, chosen, pool, columns)
+        base = self._fused(query, chosen, pool, columns, notes)
         score, weights = self._timed(query, chosen, ids, base)
         columns |= weights
-        if chosen.temporal and chosen.correction_similarity < 1 and vector is not None:
-            answers = self._answering(query.text, ids, columns["z_vector"], overlap[ids])
-            lifted = self._corrected(ids, score, vector_ids, sample, chosen.correction_similarity, answers)
+        if chosen.spread and "z_best" in notes and spread.asks_for_several(query.text):
+            step = chosen.spread / max(notes["z_best"] - notes["z_background"], 1.0)
+            pushed = spread.spread(score, ids, [self._turns[index].session_id for index in ids.tolist()], step)
+            columns["spread"], score = pushed, np.maximum(score + pushed, 0.0)
+        nearness = columns.get("z_vector")
+        if chosen.temporal and chosen.correction_similarity < 1 and nearness is not None:
+            best = corrections.best_of(ids, score, vector_ids)
+            alike = embedded.vectors.similarities(vector_ids[best], sample)
+            compared = self._compared(query.text, ids[best], score[best], nearness[best], alike, len(mask))
+            lifted = score.copy()
+            lifted[best] = corrections.lifted(compared, chosen.correction_similarity)
             columns["correction"] = lifted - score
             score = lifted
         return ids, score, columns
 
-    def _words(self, query: str, chosen: ExperienceSettings, mask: Mask) -> tuple[Floats, Floats]:
-        """BM25+ of every turn with its neighbours, and how much of the query each holds itself."""
+    def _words(self, query: str, chosen: ExperienceSettings, mask: Mask) -> Floats:
+        """BM25+ of every turn with its neighbours."""
         terms = text.query_tokens(query)
         if not terms:
-            return np.zeros(len(mask)), np.zeros(len(mask))
-        found = bm25.search(
+            return np.zeros(len(mask))
+        return bm25.scores(
             terms,
             [bm25.Segment(self._postings, mask)],
             bm25.Parameters(k1=chosen.k1, b=chosen.b, delta=chosen.delta),
             bm25.Window(reach=chosen.window_turns, weight=chosen.window_weight),
-            overlap=True,
         )[0]
-        return found.score, found.score if found.overlap is None else found.overlap
 
     def _asked_spans(self, query: RecallQuery, chosen: ExperienceSettings, mask: Mask) -> tuple[timephrases.Span, ...]:
         """Times that the query names, in the zone of the newest turn."""
@@ -334,13 +347,13 @@ class Experience:
         return ids[np.lexsort((-ids, -np.round(words[ids], fusion.SCORE_DECIMALS)))][:count]
 
     def _near(
-        self, vector: npt.NDArray[np.int8], ids: Ints, mask: Mask, arrived: int, sample: Ints, *, lending: bool
+        self, embedded: Embedded, vector: Int8, ids: Ints, mask: Mask, arrived: int, sample: Ints, *, lending: bool
     ) -> dict[str, Floats | None]:
         """Cosines of the pool, standardised, and those that the turns before and after lend."""
         adjacent = self._postings.adjacent(ids, mask) if lending else np.empty((0, len(ids)), dtype=np.int64)
         wanted = fusion.union([ids, adjacent[adjacent >= 0]], len(mask))
-        cosines = self._vectors.cosines(vector, self._vectors.ids(wanted, arrived))
-        standard = fusion.z_scores(cosines, self._vectors.cosines(vector, sample))
+        cosines = embedded.cosines(vector, embedded.ids(wanted, arrived))
+        standard = fusion.z_scores(cosines, embedded.cosines(vector, sample))
         own = np.searchsorted(wanted, ids)
         columns: dict[str, Floats | None] = {"vector": cosines[own], "z_vector": standard[own]}
         if lending:
@@ -351,7 +364,12 @@ class Experience:
         return columns
 
     def _fused(
-        self, query: RecallQuery, chosen: ExperienceSettings, pool: _Pool, columns: dict[str, Floats | None]
+        self,
+        query: RecallQuery,
+        chosen: ExperienceSettings,
+        pool: Pool,
+        columns: dict[str, Floats | None],
+        notes: dict[str, Any],
     ) -> Floats:
         """s' of the pool, biases included; its components are added to the columns."""
         ids, cosines = pool.ids, columns.get("vector")
@@ -376,6 +394,7 @@ class Experience:
                 columns[name] = column
                 z += column
             columns["z"] = z
+            notes["z_background"], notes["z_best"] = round(background, 6), round(float(z.max()), 6)
             base = fusion.above_background(z, background)
         columns["base"] = base
         if chosen.b_session:
@@ -389,7 +408,7 @@ class Experience:
             base = base if column is None else base + column
         return base
 
-    def _cues(self, query: RecallQuery, chosen: ExperienceSettings, pool: _Pool) -> dict[str, Floats]:
+    def _cues(self, query: RecallQuery, chosen: ExperienceSettings, pool: Pool) -> dict[str, Floats]:
         """What the kind of question and the kind of turn add to the z-sum."""
         cues: dict[str, Floats] = {}
         ids = pool.ids
@@ -421,24 +440,14 @@ class Experience:
         weight = temporal.floored(w_round * w_clock, chosen.floor)
         return base * weight, {"w_round": w_round, "w_clock": w_clock, "w": weight}
 
-    def _answering(self, query: str, ids: Ints, nearness: Floats | None, overlap: Floats) -> Answering:
-        """What tells whether one turn answers a query about as well as another."""
-        terms = dict.fromkeys(term for term in text.query_tokens(query) if corrections.CODE.fullmatch(term))
-        codes = [np.isin(ids, self._postings.posting(term)[:, 0]) for term in list(terms)[: corrections.CODES_MAX]]
-        near = np.zeros(len(ids)) if nearness is None else np.nan_to_num(nearness, nan=0.0)
-        changing = self._changing.view()[ids]
-        return Answering(near, overlap, changing, np.stack(codes) if codes else np.zeros((0, len(ids)), dtype=bool))
-
-    def _corrected(
-        self, ids: Ints, score: Floats, vector_ids: Ints, sample: Ints, similarity: float, answers: Answering
-    ) -> Floats:
-        """See ``corrections.lifted``; similarities and speakers of the best come from this owner's turns."""
-        best = corrections.best_of(ids, score, vector_ids)
-        if len(best) < 2:
-            return score.copy()
-        alike = self._vectors.vectors.similarities(vector_ids[best], sample)
-        speakers = np.array([self._turns[index].speaker == "user" for index in ids[best].tolist()])
-        return corrections.lifted(score, best, alike, speakers, similarity, answers)
+    def _compared(
+        self, query: str, ids: Ints, score: Floats, nearness: Floats, alike: Floats, size: int
+    ) -> corrections.Pool:
+        turns = [self._turns[index] for index in ids.tolist()]
+        users = np.array([turn.speaker == "user" for turn in turns], dtype=bool)
+        changing, asking = self._changing.view()[ids], self._asking.view()[ids]
+        words = corrections.Words(self._postings, size, ids, [turn.shown for turn in turns])
+        return corrections.Pool(query, score, nearness, alike, users, changing, asking, words)
 
     def _candidate(self, index: int, score: float, parts: dict[str, float]) -> Candidate:
         turn = self._turns[index]
@@ -459,30 +468,25 @@ class Experience:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pool:
-    """What one search scores: turns (ascending), the engines' lists, words of all turns, times that are asked for."""
-
-    ids: Ints
-    lists: list[Ints]
-    words: Floats
-    mask: Mask
-    spans: tuple[timephrases.Span, ...]
-
-
 _NONE: Ints = np.empty(0, dtype=np.int64)
 _MONTH_NAMES = "January February March April May June July August September October November December"
 _MONTHS = _MONTH_NAMES.split()
 
 
-def _date_terms(occurred_at: str) -> list[str]:
+@lru_cache(maxsize=256)  # A participant's name is that of every other turn.
+def _name_terms(name: str) -> tuple[str, ...]:
+    return tuple(text.tokens(name))
+
+
+@lru_cache(maxsize=512)  # Turns come day by day.
+def _date_terms(date: str) -> tuple[str, ...]:
     """Terms of the date on which a turn was said, as people write it in English and Chinese.
 
-    >>> _date_terms("2023-05-08T13:56:00Z")
-    ['8', 'may', '2023', '8日', '5月', '2023年']
+    >>> _date_terms("2023-05-08")
+    ('8', 'may', '2023', '8日', '5月', '2023年')
     """
     try:
-        day = dt.date.fromisoformat(occurred_at[:10])
+        day = dt.date.fromisoformat(date)
     except ValueError:
-        return []
-    return text.tokens(f"{day.day} {_MONTHS[day.month - 1]} {day.year} {day.day}日 {day.month}月 {day.year}年")
+        return ()
+    return tuple(text.tokens(f"{day.day} {_MONTHS[day.month - 1]} {day.year} {day.day}日 {day.month}月 {day.year}年"))

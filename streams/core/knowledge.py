@@ -267,7 +267,8 @@ def _scored(
     if terms:
         segments = [(scope.segment.postings, scope.mask) for scope in scopes]
         parameters = bm25.Parameters(k1=chosen.k1, b=chosen.b, delta=chosen.delta)
-        words = np.concatenate(engine.scores(terms, segments, parameters, chosen.pool))
+        found = engine.scores(terms, segments, parameters, chosen.pool)
+        words = found[0] if len(found) == 1 else np.concatenate(found)
     notes["engines"] = [*([engine.name] if words.any() else []), *(["vectors"] if near else [])]
     lists = [fusion.top(words, chosen.pool)]
     if near:

@@ -22,7 +22,7 @@ from streams.core.experience import Experience, TurnView
 from streams.core.segmenting import Segment
 from streams.core.usermemory import UserMemory
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 """Raised when sections change."""
 
 TURNS_PER_SECTION = 500
@@ -54,6 +54,7 @@ def sections(state: JournalState) -> Iterator[Section]:
         [_segment_row(key, state.owners[key].segments.due[name]) for key, name in state.segments_due],
         [_segment_row(key, state.owners[key].segments.open[name]) for key, name in state.sessions_open],
         [[*key, fact_key, *at] for (key, fact_key), at in state.facts_changed.items()],
+        [[*key, fact_key, conflict_id] for (key, fact_key), conflict_id in state.conflicts_due.items()],
     )
     for key, owner in owners:
         yield from _owner_sections(key, owner, last)
@@ -63,23 +64,26 @@ def _owner_sections(key: OwnerKey, owner: Owner, last: int) -> Iterator[Section]
     size = owner.visible(last)
     feedback = [item for item in owner.feedback.items() if item[1] <= last]
     recalls = [item for item in owner.recalls.items() if item[1] <= last]
-    yield "owner", *key, feedback, recalls
+    uses, sets = owner.experience.vectors.described(last)
+    ends = [[session, *end] for session, all_ in owner.segments.ends.items() for end in all_ if end[0] <= last]
+    yield "owner", *key, feedback, recalls, uses, ends
     if owner.memory is not None:
         yield "memory", owner.memory.dumped(last)
     for start in range(0, size, TURNS_PER_SECTION):
         views = owner.views[start : min(size, start + TURNS_PER_SECTION)]
-        yield "turns", [_row(view, owner.turns[view.turn_id], last) for view in views]
+        yield "turns", [_row(view, owner.turns[view.turn_id]) for view in views]
     experience = owner.experience
     yield "lengths", experience.postings.lengths(size).astype(np.int64).tobytes()
     terms = experience.postings.terms() if size else []
     for start in range(0, len(terms), TERMS_PER_SECTION):
         kept, counts, pairs = experience.postings.dumped(terms[start : start + TERMS_PER_SECTION], size)
         yield "terms", kept, counts.tobytes(), pairs.tobytes()
-    turns, offsets = experience.arrivals(last)
-    for start in range(0, len(turns), VECTORS_PER_SECTION):
-        end = min(len(turns), start + VECTORS_PER_SECTION)
-        rows = experience.vector_rows(start, end)
-        yield "vectors", rows.shape[1], turns[start:end].tobytes(), offsets[start:end].tobytes(), rows.tobytes()
+    for name, embedded, turns, offsets in sets:
+        for start in range(0, len(turns), VECTORS_PER_SECTION):
+            end = min(len(turns), start + VECTORS_PER_SECTION)
+            rows = embedded.rows(start, end)
+            arrivals = turns[start:end].tobytes(), offsets[start:end].tobytes()
+            yield "vectors", name, rows.shape[1], *arrivals, rows.tobytes()
 
 
 def _segment_row(key: OwnerKey, segment: Segment) -> list[Any]:
@@ -87,7 +91,9 @@ def _segment_row(key: OwnerKey, segment: Segment) -> list[Any]:
     return [*key, segment.id, segment.session_id, views, segment.last_ms, segment.recorded_ms, segment.reason]
 
 
-def _segments_restored(state: JournalState, due: list[Any], still_open: list[Any], changed: list[Any]) -> None:
+def _segments_restored(
+    state: JournalState, due: list[Any], still_open: list[Any], changed: list[Any], conflicts: list[Any]
+) -> None:
     for user_id, role_id, segment_id, session_id, views, last_ms, recorded_ms, reason in (*due, *still_open):
         key = (user_id, role_id)
         indexes = np.frombuffer(views, dtype=np.int64).tolist()
@@ -99,17 +105,17 @@ def _segments_restored(state: JournalState, due: list[Any], still_open: list[Any
             state.owners[key].segments.due[segment_id] = segment
             state.segments_due[key, segment_id] = None
     state.facts_changed = {((user, role), fact_key): (offset, at) for user, role, fact_key, offset, at in changed}
+    state.conflicts_due = {((user, role), fact_key): conflict_id for user, role, fact_key, conflict_id in conflicts}
     waiting = [
         (owner.memory.learnt(memory_id), (key, memory_id))
         for key, owner in state.owners.items()
         if owner.memory is not None
-        for memory_id in owner.memory.without_vector()
+        for memory_id in owner.memory.without_vector(state.embedder)
     ]
     state.memories_unembedded = dict.fromkeys(item for _, item in sorted(waiting, key=lambda item: item[0]))
 
 
-def _row(view: TurnView, entry: TurnEntry, last: int) -> tuple[Any, ...]:
-    embedded = entry.embedded_at is not None and entry.embedded_at <= last
+def _row(view: TurnView, entry: TurnEntry) -> tuple[Any, ...]:
     return (
         view.offset,
         view.turn_id,
@@ -122,8 +128,6 @@ def _row(view: TurnView, entry: TurnEntry, last: int) -> tuple[Any, ...]:
         view.name,
         list(view.captions),
         entry.event_id,
-        entry.embedded_at if embedded else None,
-        entry.vector_digest if embedded else None,
     )
 
 
@@ -135,9 +139,8 @@ class _Restoring:
     owner: Owner = field(default_factory=Owner)
     lengths: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     terms: dict[str, array] = field(default_factory=dict)
-    vectors: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int8]]] = field(
-        default_factory=list
-    )
+    uses: list[tuple[int, str]] = field(default_factory=list)
+    vectors: list[tuple[str, int, bytes, bytes, bytes]] = field(default_factory=list)
 
     def read(self, section: Section) -> None:
         match section:
@@ -155,21 +158,15 @@ class _Restoring:
                 for term, count in zip(terms, np.frombuffer(counts, dtype=np.int64).tolist(), strict=True):
                     self.terms[term] = flat[start : start + 2 * count]
                     start += 2 * count
-            case ("vectors", dimension, turns, offsets, rows):
-                self.vectors.append(
-                    (
-                        np.frombuffer(turns, dtype=np.int64),
-                        np.frombuffer(offsets, dtype=np.int64),
-                        np.frombuffer(rows, dtype=np.int8).reshape(-1, dimension),
-                    )
-                )
+            case ("vectors", embedder, dimension, turns, offsets, rows):
+                self.vectors.append((embedder, dimension, turns, offsets, rows))
             case _:
                 raise UnreadableSnapshot(f"unknown section {section[0]!r}")
 
     def _turn(self, row: tuple[Any, ...]) -> None:
-        *fields, event_id, embedded_at, vector_digest = row
+        *fields, event_id = row
         offset, turn_id, session_id, speaker, text, occurred_at, occurred_ms, number, name, captions = fields
-        self.owner.turns[turn_id] = TurnEntry(event_id, offset, embedded_at, vector_digest)
+        self.owner.turns[turn_id] = TurnEntry(event_id, offset)
         self.owner.views.append(
             TurnView(
                 offset=offset,
@@ -188,7 +185,8 @@ class _Restoring:
     def finish(self) -> Owner:
         owner = self.owner
         owner.rounds = owner.views[-1].round if owner.views else 0
-        owner.experience = Experience.restored(owner.views, self.terms, self.lengths, self.vectors)
+        owner.experience = Experience.restored(owner.views, self.terms, self.lengths)
+        owner.experience.vectors.fill(self.uses, self.vectors)
         return owner
 
 
@@ -220,18 +218,15 @@ def restored(read: Iterable[Section]) -> JournalState:
                 continue
             if restoring is not None:
                 state.owners[restoring.key] = restoring.finish()
-            _, user_id, role_id, feedback, recalls = section
-            restoring = _Restoring((user_id, role_id), Owner(feedback=dict(feedback), recalls=dict(recalls)))
+            _, user_id, role_id, feedback, recalls, uses, ends = section
+            owner = Owner(feedback=dict(feedback), recalls=dict(recalls))
+            for session_id, offset, occurred_ms in ends:
+                owner.segments.ends.setdefault(session_id, []).append((offset, occurred_ms))
+            restoring = _Restoring((user_id, role_id), owner, uses=uses)
         if restoring is not None:
             state.owners[restoring.key] = restoring.finish()
         _segments_restored(state, *segments)
     except (ValueError, TypeError, IndexError, KeyError, AttributeError, StopIteration) as error:
         raise UnreadableSnapshot(f"not a journal's state: {error!r}") from error
-    waiting = [
-        (entry.offset, (key, turn_id))
-        for key, owner in state.owners.items()
-        for turn_id, entry in owner.turns.items()
-        if entry.embedded_at is None
-    ]
-    state.unembedded = dict.fromkeys(item for _, item in sorted(waiting))
+    state.find_outstanding()
     return state

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.envelope import instant_ms
-from schemas.memories import MemoriesExtracted, Summary
+from schemas.memories import ConflictArbitrated, MemoriesExtracted, Summary
 from schemas.responses import AtomDistilled
 from streams.core import text
 from streams.core.arrivals import Embedded, VectorSets
@@ -109,6 +109,11 @@ class UserMemory:
             self.note(note)
             added.append(note.memory_id)
         return added
+
+    def arbitrated(self, event: ConflictArbitrated, offset: int) -> None:
+        """Fold a model's verdict on a conflict."""
+        self._touch(offset)
+        self.facts.arbitrated(event, offset)
 
     def distilled(self, event: AtomDistilled, offset: int) -> bool:
         """Fold an atom; False: it is known."""

@@ -64,7 +64,9 @@ def journals(owners: Sequence[tuple[str, str]] = OWNERS[:3], size: int = 30) -> 
         events: list[Any] = []
         turns: list[TurnRecorded] = []
         for number in range(draw(st.integers(1, size))):
-            kind = rng.choice(["turn", "turn", "turn", "repeat", "conflict", "vector", "vector", "feedback", "newer"])
+            kind = rng.choice(
+                ["turn", "turn", "turn", "repeat", "conflict", "vector", "vector", "feedback", "memory", "newer"]
+            )
             owner = rng.choice(owners)
             if kind == "turn" or not turns:
                 turn = builders.turn_recorded(
@@ -88,6 +90,9 @@ def journals(owners: Sequence[tuple[str, str]] = OWNERS[:3], size: int = 30) -> 
                 known = rng.choice(turns)
                 name = "other#1" if rng.random() < 0.1 else EMBEDDER.name
                 events.append(builders.turn_embedded(known, vector_of(known.text), name))
+            elif kind == "memory":
+                fact = (rng.choice(["home", "likes"]), rng.choice(WORDS), rng.choice(["assert", "correct", "retract"]))
+                events.append(builders.memories_extracted(rng.choice(turns), fact))
             elif kind == "feedback":
                 feedback = builders.feedback(number % 4, user_id=owner[0], role_id=owner[1])
                 source = builders.position(number, "mnemolog.feedback")
@@ -130,8 +135,9 @@ def test_repeated_posts_and_effects_change_nothing_but_positions(events: list[An
                     owner.rounds,
                     [(view.turn_id, view.text, view.round) for view in owner.views],
                     sorted(owner.feedback),
-                    sorted((turn_id, entry.event_id, entry.vector_digest) for turn_id, entry in owner.turns.items()),
-                    len(owner.experience._vectors.vectors),
+                    sorted((turn_id, entry.event_id) for turn_id, entry in owner.turns.items()),
+                    [(part[0], part[1], part[2], part[4]) for part in owner.experience.vectors.dumped(10**9)[1]],
+                    [name for _, name in owner.experience.vectors.uses.until(10**9)],
                 )
                 for key, owner in state.owners.items()
             },

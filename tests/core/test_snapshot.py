@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import itertools
 from typing import Any
 
@@ -119,6 +120,7 @@ def answers(state: JournalState) -> list[Any]:
         query = RecallQuery(
             text="tea keel 馄饨 running", vector=vector, now_ms=1_700_000_100_000, round=owner.rounds + 1,
             session_id="s1", user_id=key[0], role_id=key[1], names=("Noor",), exclude=frozenset(), limits=Limits(),
+            embedder=owner.experience.vectors.uses.newest or "",
         )  # fmt: skip
         for offset in (*range(4, state.next_offset, 9), state.watermark):
             for event_ms in (None, 1_700_000_010_000):
@@ -131,6 +133,10 @@ def answers(state: JournalState) -> list[Any]:
 def assert_equal(one: JournalState, other: JournalState) -> None:
     assert one.digest() == other.digest()
     assert list(one.unembedded) == list(other.unembedded)
+    assert {key: set(turns) for key, turns in one.outdated.items()} == {
+        key: set(turns) for key, turns in other.outdated.items()
+    }
+    assert set(one.switchable) == set(other.switchable)
     assert one.conflicts == other.conflicts
     assert list(one.owners) == list(other.owners)
     assert one.recorded.columns() == other.recorded.columns()
@@ -164,6 +170,22 @@ def test_what_is_folded_in_while_it_is_read_is_left_out(events, data):
         state.apply(next(offsets), event)
     read.extend(reading)
     assert_equal(restored(read), fold(events[:cut]))
+
+
+def test_snapshot_in_the_middle_of_a_change_of_embedder():
+    turns = [turn("u", f"t{number}", f"tea w{number}", at=number) for number in range(6)]
+    events: list[Any] = [*turns, *(embedded(event, [1, 2, 3, 4], "other") for event in turns)]
+    events += [embedded(event, [number, 1, 2], EMBEDDER) for number, event in enumerate(turns)]
+    wish = embedded(turns[0], [], "other")
+    events += [dataclasses.replace(wish, use=True), embedded(turns[0], [9, 9, 9])]
+    for cut in range(len(events) + 1):
+        again = restored(sections(fold(events[:cut])))
+        assert_equal(again, fold(events[:cut]))
+        assert_equal(fold(events[cut:], again, cut), fold(events))
+    state = fold(events)
+    uses = state.owners["u", "r"].experience.vectors.uses.until(99)
+    assert uses == [(6, "other"), (17, EMBEDDER), (18, "other")]
+    assert list(state.switchable) == [("u", "r")]
 
 
 def test_an_owner_of_many_sections(monkeypatch):

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from streams.core.settings import Catalogue
+
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = sorted((ROOT / "infra/decisions").glob("*.md"))
 PAGES = [
@@ -102,6 +104,12 @@ def test_the_checks_notice_what_is_missing() -> None:
     assert exists("schemas/*.py", ROOT / "README.md")
     assert not exists("schemas/*.none", ROOT / "README.md")
     assert anchors("# Where to look *first*\n") == {"where-to-look-first"}
+
+
+def test_presets_of_the_readme_are_presets_of_a_file() -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.S | re.M)
+    named = [name for block in blocks for name in Catalogue(block, origin="README.md").names()]
+    assert {"balanced", "patient"} <= set(named)
 
 
 def test_no_make_target_stands_twice() -> None:

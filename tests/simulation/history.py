@@ -119,9 +119,10 @@ class History:
             for _ in range(self.rng.randint(1, 2)):
                 group.add()
         chaos = asyncio.ensure_future(self._chaos())
+        upgrade = asyncio.ensure_future(self._change_embedder())
         people = [self._talk(owner) for owner in self.owners] + [self._ask(owner) for owner in self.owners]
         await asyncio.gather(*people, self._publish(), self._babble())
-        await chaos
+        await asyncio.gather(chaos, upgrade)
         await self._settle()
         for owner in self.owners:
             await self._ask_for_all(owner)
@@ -292,6 +293,16 @@ class History:
                 world.slow = rng.choice([0.2, 1.0, 5.0])
         world.slow = 1.0
 
+    async def _change_embedder(self) -> None:
+        """In half of the histories; workers with either embedder go on beside each other for a while."""
+        if self.rng.random() < 0.5:
+            return
+        await asyncio.sleep(self.rng.uniform(0, TALK_S))
+        self.world.change_embedder()
+        for worker in [*self.world.ingest.members, *self.world.memory.members]:
+            await asyncio.sleep(self.rng.uniform(0, 8))
+            worker.crash()
+
     async def _kill_while_writing(self) -> None:
         """``kill -9`` at the worst moment: something is handed over and not written yet."""
         world = self.world
@@ -334,12 +345,15 @@ class History:
             for partition, shard in worker.memory.shards.items():
                 state = shard.state
                 behind = world.log.end(world.topic("journal"), partition) - state.next_offset
-                if behind or state.unembedded or state.conflicts or not shard.held or not shard.ready.is_set():
+                effects = bool(state.unembedded or state.outdated or state.switchable or state.conflicts)
+                if behind or effects or not shard.held or not shard.ready.is_set():
                     left.append(
                         f"{worker.name}/{partition}: {behind} behind, {len(state.unembedded)} unembedded, "
                         f"{len(state.conflicts)} conflicts, held {shard.held}"
                     )
-            if worker.memory.library.next_offset < world.log.end(world.topic("library"), 0):
+            library = worker.memory.library
+            unused = library.outdated or library.switchable_to(world.embedder.name)
+            if unused or library.next_offset < world.log.end(world.topic("library"), 0):
                 left.append(f"{worker.name}: library")
         return left
 

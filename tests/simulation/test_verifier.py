@@ -15,6 +15,7 @@ from streams.core.conversation import JournalState
 from streams.intake import Intake
 from streams.requests import Responder
 from streams.serving import Memory
+from streams.waiting import Waiting
 from streams.warehousing import Warehousing
 from tests.simulation.history import run
 from tests.simulation.verifier import verify
@@ -56,10 +57,10 @@ def stores_offsets_before_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_without_waiting_for_turns(patch: pytest.MonkeyPatch) -> None:
-    async def at_once(self: Responder, *_: Any) -> tuple[str, ...]:
+    async def at_once(self: Waiting, *_: Any) -> tuple[str, ...]:
         return ()
 
-    patch.setattr(Responder, "_after", at_once)
+    patch.setattr(Waiting, "_after", at_once)
 
 
 def counts_a_repeated_turn_again(patch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ class Ledger:
     """Contents that came for an id which was taken, each once."""
     embedded: Counter[tuple[OwnerId, str]] = field(default_factory=Counter)
     recalls: dict[str, dict[str, Any]] = field(default_factory=dict)
+    given: set[tuple[str, str | None, tuple[str, ...]]] = field(default_factory=set)
+    """Recall id, hash of messages and evidence ids of every recorded answer, second ones of stale workers included."""
     feedback: set[tuple[OwnerId, str]] = field(default_factory=set)
 
 
@@ -57,6 +59,8 @@ def ledger_of(history: History) -> Ledger:
             ledger.embedded[owner, event["turn_id"]] += 1
         elif event["type"] == "RecallAnswered":
             ledger.recalls.setdefault(event["recall_id"], event)
+            ids = tuple(item["id"] for item in event["evidence"])
+            ledger.given.add((event["recall_id"], event["messages_sha256"], ids))
         elif event["type"] == "FeedbackRecorded":
             ledger.feedback.add((owner, event["feedback_id"]))
     return ledger
@@ -107,13 +111,15 @@ def check_effects(history: History, ledger: Ledger) -> None:
     assert set(ledger.embedded) == set(ledger.first)
     posted = {((f["user_id"], f["role_id"]), f["feedback_id"]) for f in history.known.feedback}
     assert ledger.feedback == posted
-    for worker in history.world.memory.members:
+    world = history.world
+    for worker in world.memory.members:
         assert isinstance(worker, MemoryWorker)
         for partition, shard in worker.memory.shards.items():
             for owner, memory in shard.state.owners.items():
                 turns = [turn_id for key, turn_id in ledger.first if key == owner]
                 assert [view.turn_id for view in memory.views] == ledger.order[owner]
-                assert len(memory.experience._vectors.vectors) == len(turns)
+                newest = memory.experience.vectors.newest
+                assert (newest.embedder, len(newest)) == (world.embedder.name, len(turns))
                 mine = {i for i, e in ledger.recalls.items() if (e["user_id"], e["role_id"]) == owner}
                 assert set(memory.recalls) == mine
                 users = sum(ledger.first[owner, turn_id]["speaker"] == "user" for turn_id in turns)
@@ -202,6 +208,8 @@ def _check_reply(asked: Asked, ledger: Ledger, reply: dict[str, Any]) -> None:
         topic = position["topic"]
         assert position["offset"] <= reply["watermark"][topic][str(position["partition"])]
     ids = [item["id"] for item in reply["evidence"]]
+    answer = (reply["recall_id"], reply["messages_sha256"], tuple(ids))
+    assert answer in ledger.given, f"a reply that the journal does not hold: {answer}"
     assert len(ids) == len(set(ids)), f"evidence twice: {ids}"
 
 
@@ -239,6 +247,8 @@ def check_digests(history: History) -> None:
     for worker in world.memory.members:
         assert isinstance(worker, MemoryWorker)
         assert worker.memory.library.digest() == library.digest()
+        # Where all documents are gone there is nothing to be embedded anew: the next one brings the switch.
+        assert not library._current or library.knowledge.uses.newest == world.embedder.name
         for partition, shard in worker.memory.shards.items():
             if partition not in fresh:
                 state = JournalState(partition, world.embedder.name)

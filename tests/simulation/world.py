@@ -18,7 +18,7 @@ from connectors.settings import Settings
 from streams.core.conversation import JournalState
 from streams.intake import Intake
 from streams.requests import Responder
-from streams.serving import Memory, Shard
+from streams.serving import Memory, PartitionLost, Shard
 from streams.warehousing import Warehousing
 
 PARTITIONS = 3
@@ -44,6 +44,7 @@ class World:
         self.log.add_topic(CLIENT_REPLIES, 2)
         self.embedder = HashEmbedder()
         self.embedder.delay = lambda: self.latency_s(0.02)
+        self.previous: HashEmbedder | None = None
         self.warehouse = MemoryWarehouse()
         self.warehouse.delay = lambda: self.latency_s(0.02)
         self.slow = 1.0
@@ -56,6 +57,13 @@ class World:
     @property
     def groups(self) -> tuple[Group, ...]:
         return self.ingest, self.memory, self.analytics
+
+    def change_embedder(self) -> None:
+        """Whoever starts from now on has another one; where chance wants it, the old endpoint stays configured."""
+        old, self.embedder = self.embedder, HashEmbedder("hash-16#1", 16)
+        self.embedder.delay = old.delay
+        self.previous = old if self.rng.random() < 0.5 else None
+        self.note(f"the embedder is {self.embedder.name}, before it {self.previous and old.name}")
 
     def latency_s(self, typical_s: float) -> float:
         """A delay: mostly about the typical one, now and then a hundred times that."""
@@ -187,8 +195,9 @@ class Worker:
 
     def _ended(self, task: asyncio.Future[Any]) -> None:
         self.tasks.pop(task, None)
-        if not task.cancelled() and task.exception() is not None:
-            self.broken(task.exception())  # type: ignore[arg-type]
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, PartitionLost):
+            self.broken(error)
 
     def broken(self, error: BaseException) -> None:
         """Stop without a commit, as ``RoleApp.broken``; a supervisor starts another."""
@@ -237,10 +246,10 @@ class Worker:
             if future.cancelled():
                 return
             error = future.exception()
-            if error is not None:
-                self.broken(error)
-            else:
+            if error is None:
                 consumption.finish(record.offset)
+            elif not isinstance(error, PartitionLost):
+                self.broken(error)
 
         future.add_done_callback(done)
 
@@ -267,6 +276,7 @@ class MemoryWorker(Worker):
         super().__init__(group, name)
         world = self.world
         self.memory = Memory(world.settings, self.log, world.embedder, world.clock, self.broken)
+        self.memory.previous = world.previous
         self.responder = Responder(self.memory)
         self.following: dict[int, asyncio.Future[Any]] = {}
         self.spawn(self._follow("library", 0, self.memory.apply_library, self.memory.library_ready.set))
@@ -282,11 +292,11 @@ class MemoryWorker(Worker):
         partitions = sorted(partition for _, partition in places)
         for partition in [partition for partition in self.memory.shards if partition not in partitions]:
             self.following.pop(partition).cancel()
-            del self.memory.shards[partition]
+            self.memory.lose(partition)
         for partition in partitions:
             shard = self.memory.shards.get(partition)
             if shard is None:
-                shard = self.memory.shards[partition] = Shard(JournalState(partition, self.world.embedder.name))
+                shard = self.memory.shards[partition] = Shard(JournalState(partition, self.memory.embedder.name))
                 self.following[partition] = self.spawn(
                     self._follow("journal", partition, self.memory.apply_journal, shard.ready.set)
                 )

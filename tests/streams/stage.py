@@ -25,11 +25,13 @@ PREFIX = "mnemolog."
 class Stage:
     """One ingest and one memory worker that hold everything; nothing happens until a test says so."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(
+        self, *, embedder: HashEmbedder | None = None, log: InProcessLog | None = None, **settings: Any
+    ) -> None:
         self.settings = Settings(partitions=PARTITIONS, prefix=PREFIX, **settings)
         self.clock = ManualClock()
-        self.log = InProcessLog.with_contract_topics(self.clock.port, prefix=PREFIX, partitions=PARTITIONS)
-        self.embedder = HashEmbedder()
+        self.log = log or InProcessLog.with_contract_topics(self.clock.port, prefix=PREFIX, partitions=PARTITIONS)
+        self.embedder = embedder or HashEmbedder()
         self.broken: list[BaseException] = []
         self.intake = Intake(self.settings, self.log, self.embedder, self.clock.port)
         self.memory = Memory(self.settings, self.log, self.embedder, self.clock.port, self.broken.append)
@@ -70,7 +72,8 @@ class Stage:
             self.memory.poke()
             await asyncio.sleep(0)
             await self.catch_up()
-            if not any(shard.state.unembedded or shard.state.conflicts for shard in self.memory.shards.values()):
+            states = [shard.state for shard in self.memory.shards.values()]
+            if not self.memory.library.outdated and not any(s.unembedded or s.outdated or s.conflicts for s in states):
                 break
         await self.memory.stop()
 

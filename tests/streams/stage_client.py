@@ -36,6 +36,18 @@ class StageClient:
         """See ``Client.assemble``."""
         return await self.ask(kind="assemble", query=query, user_id=user_id, role_id=role_id, **options)
 
+    async def read(self, kind: str, *, user_id: str, role_id: str, **options: Any) -> Reply:
+        """See ``Client.read``."""
+        return await self.ask(kind=kind, user_id=user_id, role_id=role_id, **options)
+
+    async def post_feedback(self, **given: Any) -> str:
+        """See ``Client.post_feedback``."""
+        self.posted += 1
+        feedback = {**builders.feedback(self.posted), "feedback_id": f"f-{uuid.uuid4()}", **given}
+        await self.stage.post("feedback", feedback)
+        await self.stage.catch_up()
+        return str(feedback["feedback_id"])
+
     async def check(self, recall_id: str, answer: str, *, user_id: str, role_id: str, **options: Any) -> Check:
         """See ``Client.check``."""
         reply = await self.ask(

@@ -111,8 +111,8 @@ async def test_vector_that_is_none_leaves_the_turn_to_be_embedded(vector: str) -
     stage.put("journal", event, partition=stage.home())
     await stage.embed_all()
     owner = stage.memory.shards[stage.home()].state.owners["u42", "lin"]
-    assert owner.turns["t-0"].embedded_at == 2
-    assert len(owner.experience._vectors.vectors) == 1
+    (turns, offsets) = owner.experience.vectors.newest.arrivals(99)
+    assert (turns.tolist(), offsets.tolist()) == ([0], [2])
 
 
 async def test_vector_of_another_dimension_is_passed_over_whole() -> None:
@@ -173,7 +173,7 @@ async def test_state_of_another_embedder_counts_only_its_own_vectors() -> None:
     await (await stage.log.append(Outgoing(PREFIX + "journal", encode(foreign), partition=stage.home())))
     await stage.embed_all()
     owner = stage.memory.shards[stage.home()].state.owners["u42", "lin"]
-    assert owner.experience._vectors.vectors.dimension == HashEmbedder().dimension
+    assert owner.experience.vectors.newest.vectors.dimension == HashEmbedder().dimension
 
 
 async def test_absence_of_the_log_reaches_the_caller_of_serve() -> None:

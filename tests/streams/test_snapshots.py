@@ -17,6 +17,7 @@ from schemas.positions import Position
 from schemas.turns import TurnRecorded
 from streams import snapshots
 from streams.core.conversation import JournalState
+from streams.serving import Shard
 from streams.snapshots import MAGIC, Header, SnapshotStore, record_sha256
 
 TOPIC = "mnemolog.journal"
@@ -160,6 +161,57 @@ async def test_a_write_that_is_broken_off_leaves_the_old_ones(store, tmp_path, m
     await asyncio.gather(writing, return_exceptions=True)
     assert [file.name for file in (tmp_path / TOPIC).iterdir()] == [f"0-{5:020d}.snapshot"]
     assert newest(store).next_offset == 5
+
+
+def shard_of(state: JournalState) -> Shard:
+    shard = Shard(state, last=record(state.watermark))
+    shard.ready.set()
+    return shard
+
+
+async def test_a_write_that_is_broken_off_by_the_end_of_the_process_is_made_up_for(store, monkeypatch):
+    monkeypatch.setattr(snapshots, "SLICE_S", 0.0)
+    shard = shard_of(fold(500))
+    writing = asyncio.create_task(store.write_due([shard], 100))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    assert newest(store) is None
+    await store.write_due([shard], 100, last_chance=True)
+    assert newest(store).next_offset == 500
+
+
+async def test_a_full_disk_is_tried_again_after_as_many_events_and_at_the_end(store, monkeypatch):
+    tried: list[int] = []
+
+    async def full(state: JournalState, last: Record) -> Path:
+        tried.append(last.offset)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "write", full)
+    shard = shard_of(fold(10))
+    for _ in range(3):
+        await store.write_due([shard], 10)
+    assert tried == [9]
+    fold(20, shard.state)
+    shard.last = record(19)
+    await store.write_due([shard], 10)
+    await store.write_due([shard], 10, last_chance=True)
+    assert (tried, shard.snapshot_offset) == ([9, 19, 19], 0)
+
+
+async def test_a_snapshot_counts_up_to_where_it_was_begun(store, monkeypatch):
+    monkeypatch.setattr(snapshots, "SLICE_S", 0.0)
+    shard = shard_of(fold(50))
+    writing = asyncio.create_task(store.write_due([shard], 10))
+    await asyncio.sleep(0)
+    fold(70, shard.state)
+    shard.last = record(69)
+    await writing
+    assert (shard.snapshot_offset, newest(store).next_offset) == (50, 50)
+    await store.write_due([shard], 10)
+    assert newest(store).next_offset == 70
 
 
 def test_a_disk_that_can_not_be_written_raises_and_leaves_the_old_ones(store, monkeypatch):
