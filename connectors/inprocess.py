@@ -438,6 +438,13 @@ class MemoryWarehouse:
         "recalls_rows": ("recall_id",),
         "recall_evidence_rows": ("recall_id", "mark"),
         "dead_letters_rows": ("dead_letter_id",),
+        "facts_rows": ("user_id", "role_id", "memory_id", "change_number"),
+        "conflicts_rows": ("conflict_id",),
+        "summaries_rows": ("memory_id",),
+        "extractions_rows": ("segment_id",),
+        "responses_rows": ("response_id",),
+        "atoms_rows": ("memory_id",),
+        "reviews_rows": ("feedback_id",),
         "kafka_offsets": ("kafka_topic", "kafka_partition"),
     }
 
@@ -481,4 +488,6 @@ class MemoryWarehouse:
 
 
 def _version(table: str, row: Mapping[str, Any]) -> int:
+    if table in ("facts_rows", "conflicts_rows"):  # told whole each time: the newest counts
+        return int(row["kafka_offset"])
     return int(row["next_offset"]) if table == "kafka_offsets" else -int(row["kafka_offset"])

@@ -233,7 +233,7 @@ class Responder:
             raise Refused(Failure(code="bad_request", message=str(error))) from error
         shard, not_embedded = await self._waiting.recallable(record.partition, request, deadline)
         if request.kind == "check":
-            return await self._checked(request, shard)
+            return await self._checked(request, shard, deadline)
         source, recorded = origin_of(record), await self._recorded(record, request, shard, deadline)
         if recorded is not None:
             if recorded.request == request:
@@ -296,9 +296,11 @@ class Responder:
         reply = again(shard.state, self._memory.library, event).reply
         return _Answered(replace(reply, timings_ms=event.timings_ms), ())
 
-    async def _checked(self, request: Request, shard: Shard) -> _Answered:
+    async def _checked(self, request: Request, shard: Shard, deadline: int) -> _Answered:
         """Grade a model's output against the recall that it answers."""
         begun = time.perf_counter()
+        # The recall's event was acknowledged before its reply left, but it may not have come back yet.
+        await self._waiting.folded(shard, deadline, journal=self._recorded_lately.get(request.recall_id or "", -1))
         now = instant_of(self._now_ms())
         recall, grade = await checked(self._memory.recalls, shard.state, self._memory.library, request, recorded_at=now)
         reply = Reply(

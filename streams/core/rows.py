@@ -10,10 +10,12 @@ import orjson
 
 from schemas.deadletters import DeadLetter
 from schemas.envelope import instant_ms
+from schemas.feedback import FeedbackRecorded
 from schemas.memories import Conflict, Fact, FactsOfKey, MemoriesExtracted
 from schemas.recalls import EvidenceRecord, RecallAnswered
 from schemas.responses import AtomDistilled, ResponseGraded
 from schemas.turns import TurnRecorded
+from streams.core.continuity import claims_of_past
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "turns_rows": (
@@ -59,14 +61,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "responses_rows": (
         "response_id", "recall_id", "user_id", "role_id", "session_id", "model", "round", "response", "analysis",
         "faults", "marks", "unknown_marks", "need", "plausibility", "compliance", "violation_rules", "violation_texts",
-        "unsupported_claims", "method", "final", "repaired", "attempt", "anchor", "anchor_repeated", "temperature",
-        "latency_ms", "tokens_in", "tokens_out", "turn_ids", "occurred_at", "recorded_at", "kafka_topic",
+        "unsupported_claims", "past_claims", "method", "final", "repaired", "attempt", "anchor", "anchor_repeated",
+        "temperature", "latency_ms", "tokens_in", "tokens_out", "turn_ids", "occurred_at", "recorded_at", "kafka_topic",
         "kafka_partition", "kafka_offset",
     ),
     "atoms_rows": (
         "memory_id", "recall_id", "user_id", "role_id", "session_id", "round", "query", "analysis", "response", "text",
         "need", "parents", "sources", "turn_ids", "importance", "method", "occurred_at", "recorded_at", "event_id",
         "kafka_topic", "kafka_partition", "kafka_offset",
+    ),
+    "reviews_rows": (
+        "feedback_id", "user_id", "role_id", "recall_id", "turn_id", "dimension", "verdict", "author", "note",
+        "occurred_at", "recorded_at", "event_id", "kafka_topic", "kafka_partition", "kafka_offset",
     ),
     "kafka_offsets": ("kafka_topic", "kafka_partition", "next_offset"),
 }  # fmt: skip
@@ -93,6 +99,8 @@ def rows_of(event: Any, topic: str, partition: int, offset: int) -> Iterator[Row
             yield "responses_rows", (*_response(event), *at)
         case AtomDistilled():
             yield "atoms_rows", (*_atom(event), *at)
+        case FeedbackRecorded() if event.kind == "review" and event.target is not None:
+            yield "reviews_rows", (*_review(event), *at)
         case FactsOfKey():
             for fact in event.facts:
                 for row in _fact(event, fact):
@@ -180,9 +188,21 @@ def _response(event: ResponseGraded) -> tuple[Any, ...]:
         event.event_id, event.recall_id, event.user_id, event.role_id, event.session_id, event.model, event.round,
         event.response, event.analysis, list(event.faults), list(event.marks), list(event.unknown_marks), event.need,
         event.plausibility, event.compliance, [violation.rule for violation in event.violations],
-        [violation.text for violation in event.violations], list(event.unsupported_claims), event.method, event.final,
-        event.repaired, event.attempt, event.anchor, event.anchor_repeated, event.temperature, event.latency_ms,
-        event.tokens_in, event.tokens_out, list(event.turn_ids), moment(event.occurred_at), moment(event.recorded_at),
+        [violation.text for violation in event.violations], list(event.unsupported_claims),
+        claims_of_past(event.response, instant_ms(event.occurred_at)), event.method, event.final, event.repaired,
+        event.attempt, event.anchor, event.anchor_repeated, event.temperature, event.latency_ms, event.tokens_in,
+        event.tokens_out, list(event.turn_ids), moment(event.occurred_at), moment(event.recorded_at),
+    )  # fmt: skip
+
+
+def _review(event: FeedbackRecorded) -> tuple[Any, ...]:
+    assert event.target is not None
+    value: dict[str, Any] = event.value if isinstance(event.value, dict) else {"verdict": event.value}
+    verdict, dimension = value.get("verdict"), value.get("dimension")
+    return (
+        event.feedback_id, event.user_id, event.role_id, event.target.recall_id, event.target.turn_id,
+        dimension if isinstance(dimension, str) else "", int(verdict) if verdict in (0, 1) else None,
+        event.author or "", event.text, moment(event.occurred_at), moment(event.recorded_at), event.event_id,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -179,3 +180,14 @@ async def test_replay_gives_the_same_state_with_grades_and_atoms() -> None:
     for record in stage.log.read(PREFIX + "journal", partition, 0):
         fresh.apply(record.offset, decode_event(record.value, JOURNAL_EVENTS))
     assert fresh.digest() == stage.memory.shards[partition].state.digest()
+
+
+async def test_check_right_after_the_answer_waits_for_the_record_of_it() -> None:
+    stage, _ = await talked()
+    reply = await stage.ask(builders.request(11, query="What did I eat?"))  # its event has not come back yet
+    body = {"request_id": "c", "kind": "check", "user_id": "u42", "role_id": "lin", "answer": GOOD}
+    asking = asyncio.create_task(stage.ask({**body, "recall_id": reply["recall_id"]}))
+    await asyncio.sleep(0.05)
+    assert not asking.done()
+    await stage.catch_up()
+    assert (await asking)["check"]["passed"]
