@@ -16,6 +16,7 @@ from connectors.clickhouse import ClickHouse, QueryError
 from connectors.log_reader import LogReader
 from connectors.ports import Record, Unavailable, UnknownTopic
 from connectors.settings import Settings
+from infra.commands_archive import progress
 from infra.stack_options import Addresses, StackError
 from infra.stack_registry import newest_stack
 from infra.target import (
@@ -30,6 +31,7 @@ from infra.target import (
 )
 from schemas.envelope import instant_of
 from schemas.topics import BY_NAME, TOPICS
+from streams.segment_store import ArchiveError
 
 GROUPS = {"turns": "ingest", "feedback": "ingest", "documents": "ingest", "personas": "ingest", "requests": "memory"}
 
@@ -173,6 +175,11 @@ def _status(target: Target, role_urls: dict[str, str]) -> tuple[dict[str, Any], 
         report["topics"] = _topics(target)
     except (Unavailable, UnknownTopic) as error:
         report["topics"], ok = {"error": str(error)}, False
+    if target.objects:
+        try:
+            report["archive"] = progress(target)
+        except (Unavailable, UnknownTopic, StackError, ArchiveError) as error:
+            report["archive"], ok = {"error": str(error)}, False
     if target.clickhouse:
         try:
             report["clickhouse"] = _tables(target)
@@ -211,7 +218,7 @@ def _topics(target: Target) -> dict[str, Any]:
 def _tables(target: Target) -> dict[str, Any]:
     database = ClickHouse(target.clickhouse, Settings().clickhouse_database)
     try:
-        tables = ("turns", "recalls", "recall_evidence", "dead_letters")
+        tables = ("turns", "recalls", "recall_evidence", "facts", "conflicts", "responses", "atoms", "dead_letters")
         rows = {table: database.rows(f"SELECT count() FROM {table}")[0][0] for table in tables}
         offsets = database.offsets()
         stored = {f"{topic}[{partition}]": offset for (topic, partition), offset in sorted(offsets.items())}
@@ -239,6 +246,8 @@ def _print_status(report: dict[str, Any]) -> None:
             cells = (entry["partitions"], entry["records"], entry.get("group", ""), entry.get("lag", ""))
             table.add_row(name, *map(str, cells))
         console.print(table)
+    if "archive" in report:
+        console.print(f"archive: {_archive_line(report['archive'])}", markup=False, highlight=False)
     for part in ("clickhouse", "embeddings"):
         if part in report:
             value = report[part]
@@ -246,14 +255,44 @@ def _print_status(report: dict[str, Any]) -> None:
             console.print(f"{part}: {text}", markup=False, highlight=False)
 
 
-_ROLE_FIGURES = ("owners", "turns", "effects_outstanding", "in_work", "oldest_unanswered_seconds", "version")
+def _archive_line(archive: dict[str, Any]) -> str:
+    if "error" in archive:
+        return str(archive["error"])
+    logs = [
+        f"{name} to {' '.join(str(entry['archived_to']) for entry in partitions.values())}"
+        f" (lag {sum(entry['lag'] for entry in partitions.values())})"
+        for name, partitions in archive.items()
+    ]
+    return ", ".join(logs) or "nothing yet"
+
+
+_ROLE_FIGURES = (
+    "owners",
+    "turns",
+    "effects_outstanding",
+    "extractions_outstanding",
+    "in_work",
+    "oldest_unanswered_seconds",
+    "version",
+)
 
 
 def _roles_table(roles: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("role")
     table.add_column("ready")
-    for heading in ("partitions", "lag", "owners", "turns", "effects", "in work", "oldest s", "version", ""):
+    for heading in (
+        "partitions",
+        "lag",
+        "owners",
+        "turns",
+        "effects",
+        "extractions",
+        "in work",
+        "oldest s",
+        "version",
+        "",
+    ):
         table.add_column(heading, justify="right" if heading else "left")
     for name, role in roles.items():
         partitions = " ".join(f"{topic}:{len(held)}" for topic, held in role.get("partitions", {}).items())
