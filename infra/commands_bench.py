@@ -123,6 +123,37 @@ def recover(
     _end(bench.run_recover(broker=broker_or_default(broker), sizes=sizes, owners=owners), json, check)
 
 
+@app.command(help=methods.RESTORE)
+def restore(
+    broker: BrokerOption = None,
+    turns: Annotated[int, typer.Option(min=100, help="Turns; two events each")] = 50_000,
+    owners: Annotated[int, typer.Option(min=1, help="Owners that the turns are spread over")] = 100,
+    repeats: RepeatsOption = 3,
+    json: JsonOption = False,
+    check: CheckOption = False,
+) -> None:
+    """The raw transcript: events a second into the archive and back into an empty broker."""
+    from infra.bench import restore as bench
+    from infra.bench.stacks import broker_or_default
+
+    _end(bench.run(broker=broker_or_default(broker), turns=turns, owners=owners, repeats=repeats), json, check)
+
+
+@app.command(help=methods.ARCHIVE)
+def archive(
+    broker: BrokerOption = None,
+    turns: Annotated[int, typer.Option(min=100, help="Turns of each repeat")] = 20_000,
+    repeats: RepeatsOption = 3,
+    json: JsonOption = False,
+    check: CheckOption = False,
+) -> None:
+    """What archiving costs intake."""
+    from infra.bench import restore as bench
+    from infra.bench.stacks import broker_or_default
+
+    _end(bench.run_intake(broker=broker_or_default(broker), count=turns, repeats=repeats), json, check)
+
+
 @app.command(help=methods.EMBED)
 def embed(
     broker: BrokerOption = None,
@@ -241,3 +272,66 @@ def latency(
 
     sizes = [chunks, 100_000] if large else [chunks]
     _end(bench.run(turns=turns, chunks=sizes, queries=queries), json, check)
+
+
+@app.command(help=methods.ENGINES)
+def engines(
+    sizes: Annotated[list[int] | None, typer.Option("--size", min=10, help="Chunks; may be given many times")] = None,
+    queries: Annotated[int, typer.Option(min=3, help="Questions")] = 300,
+    words: Annotated[bool, typer.Option(help="BM25+, bm25s and Lucene")] = True,
+    vectors: Annotated[bool, typer.Option(help="Flat, HNSW and IVF")] = True,
+    large: Annotated[bool, typer.Option("--large", help="200,000 and 1,000,000 chunks instead of 20,000")] = False,
+    json: JsonOption = False,
+    check: CheckOption = False,
+) -> None:
+    """What matches words and vectors in very many chunks."""
+    from infra.bench import engines as bench
+
+    chosen = sizes or (bench.SIZES_LARGE if large else bench.SIZES)
+    _end(bench.run(sizes=chosen, queries=queries, words=words, vectors=vectors), json, check)
+
+
+@app.command(help=methods.EXTRACT)
+def extract(
+    files: Annotated[list[Path] | None, typer.Argument(exists=True, dir_okay=False, help="LoCoMo files")] = None,
+    turns: Annotated[int, typer.Option(min=20, help="Turns of each language")] = 4_000,
+    repeats: RepeatsOption = 3,
+    json: JsonOption = False,
+    check: CheckOption = False,
+) -> None:
+    """Turns a second that the rules for facts read."""
+    from infra.bench import extract as bench
+
+    _end(bench.run(files or (), count=turns, repeats=repeats), json, check)
+
+
+@app.command(help=methods.PROTOCOL)
+def protocol(
+    file: Annotated[
+        Path | None,
+        typer.Argument(exists=True, dir_okay=False, help="Labelled failures, JSON a line [default: the tests']"),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="Broken outputs")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Other outputs")] = 1,
+    json: JsonOption = False,
+    check: CheckOption = False,
+) -> None:
+    """The answer parser on broken outputs; its time and a prompt's."""
+    from infra.bench import protocol as bench
+
+    _end(bench.run(count=count, seed=seed, failures=file), json, check)
+
+
+@app.command(help=methods.PROXY)
+def proxy(
+    broker: BrokerOption = "embedded",
+    samples: Annotated[int, typer.Option(min=3, help="Rounds")] = 200,
+    history: Annotated[int, typer.Option(min=1, help="Turns of the owner")] = 1000,
+    json: JsonOption = False,
+    check: CheckOption = False,
+) -> None:
+    """What the proxy adds to the first token."""
+    from infra.bench import proxy as bench
+    from infra.bench.stacks import broker_or_default
+
+    _end(bench.run(broker=broker_or_default(broker), samples=samples, history=history), json, check)

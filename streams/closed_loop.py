@@ -10,8 +10,11 @@ the persona is never seen; it is repaired once, then asked for again with the pr
 end a refusal in character is said. Without ``hold`` the response is shown as it comes, without its analysis; a check
 that fails then is told in ``last``, since what was said can't be unsaid.
 
+As of a point in the past (``as_of``) a conversation only looks: it answers from what memory held then, posts no turn
+and becomes no atom; what was asked and how the answer was graded is recorded all the same.
+
 Invariants: the user's turn is acknowledged before the model is asked; whatever the user was shown is posted, also where
-the answer was broken off; the analysis is never shown.
+the answer was broken off; the analysis is never shown; instructions of a client never reach the system message.
 """
 
 from __future__ import annotations
@@ -28,7 +31,10 @@ import structlog
 from connectors.ports import ChatModel, ModelRefused, Unavailable
 from schemas.recalls import Message, Reply
 from schemas.responses import Check
+from streams.core.prompt import escaped
 from streams.core.protocol import Stream
+from streams.core.summaries import clipped
+from streams.core.wording import tongue_of, wording
 
 log = structlog.get_logger("conversation")
 
@@ -38,12 +44,26 @@ TOKENS_MAX = 1_200
 STRICT_PRESET = "strong_consistency"
 PIECE_CHARACTERS = 24
 """Of a held answer, which is shown in pieces so that callers have one way to show."""
+INSTRUCTIONS_CHARACTERS_MAX = 8_000
+"""Of a client's own instructions: as much as the context message may hold at the most usual budget."""
 
 
 class Memory(Protocol):
     """What a conversation needs of ``connectors.client.Client``."""
 
-    async def post_turn(self, **turn: Any) -> str:
+    async def post_turn(
+        self,
+        *,
+        user_id: str,
+        role_id: str,
+        session_id: str,
+        speaker: str,
+        text: str,
+        turn_id: str | None = None,
+        model: str | None = None,
+        recall_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
         """Post a turn; its id, once the broker has it."""
         ...
 
@@ -51,7 +71,18 @@ class Memory(Protocol):
         """The messages for a model."""
         ...
 
-    async def check(self, recall_id: str, answer: str, *, user_id: str, role_id: str, **options: Any) -> Check:
+    async def check(
+        self,
+        recall_id: str,
+        answer: str,
+        *,
+        user_id: str,
+        role_id: str,
+        model: str | None = None,
+        final: bool = False,
+        turn_ids: Sequence[str] | None = None,
+        usage: Mapping[str, Any] | None = None,
+    ) -> Check:
         """A graded output."""
         ...
 
@@ -72,6 +103,8 @@ class Attempt:
     first_token_ms: float | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+    finish_reason: str = ""
+    """As the endpoint told it; of a stream it isn't known."""
 
 
 @dataclass(slots=True)
@@ -79,7 +112,8 @@ class Round:
     """What the last round was made of; ``/why`` shows it."""
 
     query: str
-    turn_id: str
+    turn_id: str | None
+    """None: nothing is posted, since it is asked as of the past."""
     reply: Reply | None = None
     attempts: list[Attempt] = field(default_factory=list)
     said: str = ""
@@ -115,6 +149,8 @@ class Conversation:
         Asked in turn where the model is away or refuses.
     temperature : float, optional
         By default what memory suggests: lower for serious topics.
+    instructions : str, optional
+        Of the client program; quoted in a user-role message after the context, so that they never override the anchor.
     """
 
     def __init__(
@@ -133,6 +169,7 @@ class Conversation:
         tokens_max: int = TOKENS_MAX,
         timeout_s: float | None = None,
         ask: Mapping[str, Any] | None = None,
+        instructions: str | None = None,
     ) -> None:
         self.memory = memory
         self.model = model
@@ -147,10 +184,20 @@ class Conversation:
         self.timeout_s = timeout_s
         self.ask = dict(ask or {})
         """More options of every ``assemble``, such as ``limits``."""
+        self.instructions = instructions
+        self.as_of: Mapping[str, Any] | None = None
+        """A point in the past to answer from, as ``assemble`` takes it; see the module. None: now."""
         self.last: Round | None = None
 
-    async def say(self, text: str, *, turn_id: str | None = None) -> AsyncGenerator[str, None]:
+    async def say(self, text: str, *, turn_id: str | None = None, posted: bool = False) -> AsyncGenerator[str, None]:
         """Say something; the answer in pieces.
+
+        Parameters
+        ----------
+        turn_id : str, optional
+            Of the user's turn; a new one by default.
+        posted : bool
+            The turn ``turn_id`` is in memory already, from a try that got no answer.
 
         Raises
         ------
@@ -159,12 +206,18 @@ class Conversation:
         ModelsFailed
             No model gave an answer.
         """
-        owner = {"user_id": self.user_id, "role_id": self.role_id}
-        posted = await self.memory.post_turn(
-            **owner, session_id=self.session_id, speaker="user", text=text, turn_id=turn_id
-        )
-        this = self.last = Round(text, posted)
-        this.reply = await self._assemble(text, posted, self.preset)
+        this = Round(text, turn_id if self.as_of is None else None)
+        if self.as_of is None and not posted:
+            this.turn_id = await self.memory.post_turn(
+                user_id=self.user_id,
+                role_id=self.role_id,
+                session_id=self.session_id,
+                speaker="user",
+                text=text,
+                turn_id=turn_id,
+            )
+        self.last = this
+        this.reply = await self._assemble(this, self.preset)
         pieces = self._held(this) if self.hold else self._streamed(this)
         try:
             async for piece in pieces:
@@ -183,9 +236,24 @@ class Conversation:
         """The whole answer at once."""
         return "".join([piece async for piece in self.say(text)])
 
-    async def _assemble(self, text: str, turn_id: str, preset: str | None) -> Reply:
-        options = {"session_id": self.session_id, "after": [turn_id], "preset": preset, **self.ask}
-        return await self.memory.assemble(text, user_id=self.user_id, role_id=self.role_id, **options)
+    async def _assemble(self, this: Round, preset: str | None) -> Reply:
+        options: dict[str, Any] = {"session_id": self.session_id, "preset": preset, **self.ask}
+        if this.turn_id is not None:
+            options["after"] = [this.turn_id]
+        elif self.as_of is not None:
+            options["as_of"] = self.as_of
+        return await self.memory.assemble(this.query, user_id=self.user_id, role_id=self.role_id, **options)
+
+    def _with_instructions(self, this: Round, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Messages for the model: the client's instructions stand after the context, before what was said."""
+        if not self.instructions or not self.instructions.strip():
+            return tuple(messages)
+        quoted = wording("client_instructions", tongue_of(None, this.query)).substitute(
+            text=escaped(clipped(self.instructions.strip(), INSTRUCTIONS_CHARACTERS_MAX))
+        )
+        first = [index for index, message in enumerate(messages) if message.role == "system"]
+        after = first[-1] + 2 if first else 1
+        return (*messages[:after], Message(role="user", content=quoted), *messages[after:])
 
     # -- held -------------------------------------------------------------------------------------------------------
 
@@ -194,7 +262,7 @@ class Conversation:
         said: str | None = None
         for number in range(1, self.attempts_max + 1):
             if number > 1:
-                this.reply = await self._assemble(this.query, this.turn_id, STRICT_PRESET)
+                this.reply = await self._assemble(this, STRICT_PRESET)
             said = await self._attempt(this, number, answer_turn_id)
             if said is not None:
                 break
@@ -212,7 +280,7 @@ class Conversation:
     async def _attempt(self, this: Round, number: int, answer_turn_id: str) -> str | None:
         """An output that passes, repaired once where it must be; None: it doesn't."""
         assert this.reply is not None
-        messages = this.reply.messages or ()
+        messages = self._with_instructions(this, this.reply.messages or ())
         for repaired in (False, True):
             attempt = await self._complete(this, messages, repaired)
             this.attempts.append(attempt)
@@ -221,7 +289,7 @@ class Conversation:
                 return check.response
             if repaired or check.repair is None:
                 break
-            messages = tuple(Message(**message) for message in check.repair["messages"])
+            messages = self._with_instructions(this, [Message(**message) for message in check.repair["messages"]])
         # A repair may be worse than what it was to repair: the first output counts if it passed.
         first = next((a for a in this.attempts[-2:] if a.check is not None and a.check.passed), None)
         if first is None:
@@ -252,6 +320,7 @@ class Conversation:
                 repaired,
                 tokens_in=done.tokens_in,
                 tokens_out=done.tokens_out,
+                finish_reason=done.finish_reason,
             )
         raise ModelsFailed("; ".join(failures))
 
@@ -259,7 +328,7 @@ class Conversation:
 
     async def _streamed(self, this: Round) -> AsyncGenerator[str, None]:
         assert this.reply is not None
-        messages = this.reply.messages or ()
+        messages = self._with_instructions(this, this.reply.messages or ())
         attempt: Attempt | None = None
         for model in (self.model, *self.fallbacks):
             stream, begun = Stream(), time.perf_counter()
@@ -304,7 +373,7 @@ class Conversation:
     # -- both -------------------------------------------------------------------------------------------------------
 
     async def _check(
-        self, this: Round, attempt: Attempt, number: int, turn_ids: Sequence[str], *, shown: bool = False
+        self, this: Round, attempt: Attempt, number: int, turn_ids: Sequence[str | None], *, shown: bool = False
     ) -> Check:
         assert this.reply is not None
         assert this.reply.recall_id is not None
@@ -314,8 +383,8 @@ class Conversation:
             user_id=self.user_id,
             role_id=self.role_id,
             model=attempt.model,
-            final=True,
-            turn_ids=list(turn_ids),
+            final=this.turn_id is not None,
+            turn_ids=[turn_id for turn_id in turn_ids if turn_id is not None] if this.turn_id is not None else None,
             usage={
                 "tokens_in": attempt.tokens_in,
                 "tokens_out": attempt.tokens_out,
@@ -331,7 +400,7 @@ class Conversation:
         this.answer_turn_id = this.answer_turn_id or f"t-{uuid.uuid4()}"
         notes = {"refused": this.refused, "truncated": this.truncated}
         model = this.attempts[-1].model if this.attempts else self.model.name
-        if not this.said.strip():
+        if not this.said.strip() or this.turn_id is None:
             return
         await self.memory.post_turn(
             user_id=self.user_id,

@@ -1,7 +1,7 @@
 """``mnemolog demo``: the main job on bundled data, on a stack of its own that is gone afterwards.
 
-Each question says what must be found (questions.json); a miss is printed and makes the demo fail, so that it can't
-show a stack that doesn't work.
+Each question says what must be found (questions.json), and so do the last steps (closing.py); a miss is printed and
+makes the demo fail, so that it can't show a stack that doesn't work.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from connectors.client import Client
 from connectors.imports import read_export
 from infra.commands_ask import show
 from infra.commands_data import import_export, learn_documents, read_persona
+from infra.demo.closing import closed_loop, corrected_fact
 from infra.stack import running_stack
 from infra.stack_options import Addresses, UpOptions
 from infra.target import Target
@@ -50,7 +51,7 @@ def run(*, json: bool = False) -> int:
         )
         report = asyncio.run(_demo(addresses, out))
     report["seconds"] = round(time.monotonic() - begun, 1)
-    misses = [question["query"] for question in report["questions"] if not question["found"]]
+    misses = [step["query"] for step in (*report["questions"], *report["closing"]) if not step["found"]]
     if json:
         print(orjson.dumps(report).decode())
     for query in misses:
@@ -91,9 +92,12 @@ async def _demo(addresses: Addresses, out: Console) -> dict[str, Any]:
     out.print(SQL, highlight=False)
     for row in ([*names], *([str(cell) for cell in row] for row in rows)):
         out.print("  ".join(cell[:24].ljust(24) for cell in row), highlight=False, markup=False)
+    async with Client(addresses.kafka, prefix=addresses.prefix) as client:
+        closing = [await corrected_fact(client, out), await closed_loop(client, out)]
     return {
         "turns": imported.posted,
         "questions": results,
+        "closing": closing,
         "sql": [dict(zip(names, map(str, row), strict=True)) for row in rows],
     }
 
