@@ -42,6 +42,8 @@ KNOWN_MAX = 200
 """Facts of the owner that a user may be quoting, confirming or denying."""
 OVER_IDLE_MS = 2_000
 """Silence after which a session that is over is extracted, where its end overtook its last turns."""
+TURN_CHARACTERS_AT_ONCE = 1_000
+"""A longer turn is extracted in a thread: 10 µs a character, more in Chinese, would hold up every answer meanwhile."""
 KEYS_PER_ROUND = 200
 """Changed keys told to ``facts`` before other work gets a turn."""
 
@@ -101,25 +103,29 @@ class Extractor:
         return sum(len(s.segments_due) + len(s.memories_unembedded) + len(s.facts_changed) for s in states)
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        attempt = 0
+        """Work until cancelled. Vectors are a line of their own: an embedder that is slow or away holds up no fact."""
+        lines = [asyncio.create_task(self._repeat(work)) for work in (self.extract, self._embed)]
         try:
-            while True:
-                try:
-                    busy = await self.step()
-                    attempt = 0
-                except Unavailable as error:
-                    pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
-                    attempt += 1
-                    log.warning("extraction_waits", error=str(error), retry_in_s=pause)
-                    await asyncio.sleep(pause)
-                    continue
-                if not busy:
-                    await self._idle()
+            await asyncio.gather(*lines)
         finally:
-            for task in self._tasks:
+            for task in (*lines, *self._tasks):
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*lines, *self._tasks, return_exceptions=True)
+
+    async def _repeat(self, work: Callable[[], Awaitable[bool]]) -> None:
+        attempt = 0
+        while True:
+            try:
+                busy = await work()
+                attempt = 0
+            except Unavailable as error:
+                pause = RETRY_S[min(attempt, len(RETRY_S) - 1)]
+                attempt += 1
+                log.warning("extraction_waits", error=str(error), retry_in_s=pause)
+                await asyncio.sleep(pause)
+                continue
+            if not busy:
+                await self._idle()
 
     async def _idle(self) -> None:
         changed = [asyncio.create_task(shard.changed.wait()) for shard in self._held()]
@@ -133,7 +139,12 @@ class Extractor:
                 task.cancel()
 
     async def step(self) -> bool:
-        """Do what is due: one segment of each shard, a batch of vectors, changed keys. False: nothing was."""
+        """Do what is due, vectors last; False: nothing was."""
+        busy = await self.extract()
+        return await self._embed() or busy
+
+    async def extract(self) -> bool:
+        """Do what is due but vectors: one segment and one conflict of each shard, changed keys. False: nothing was."""
         busy = False
         for shard in self._held():
             job = self._next(shard)
@@ -142,7 +153,7 @@ class Extractor:
                 await self._begin(job)
             busy |= await self._tell(shard)
             busy |= self._arbitrate(shard)
-        return await self._embed() or busy
+        return busy
 
     def _held(self) -> list[Shard]:
         if not self._memory.lease():
@@ -188,8 +199,11 @@ class Extractor:
     async def _by_rules(self, job: Job) -> Extraction:
         extractor = extracting.ByRules(known_of(job.shard.state.owners[job.key].memory))
         for view in job.views:
-            extractor.turn(view)
-            await asyncio.sleep(0)
+            if len(view.text) <= TURN_CHARACTERS_AT_ONCE:
+                extractor.turn(view)
+                await asyncio.sleep(0)
+            else:
+                await asyncio.to_thread(extractor.turn, view)
         return await asyncio.to_thread(extractor.finish, job.segment.id)
 
     async def _by_model(self, job: Job, found: Extraction, begun: float) -> None:

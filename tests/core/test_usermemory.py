@@ -99,6 +99,14 @@ def test_fact_that_no_longer_holds_is_never_recalled_from_that_offset_on(how: st
     assert [item.text for item in search(memory, query("Paris"), cut=Cut(0))] == ["User's home: Paris"]
 
 
+def test_denied_fact_that_is_said_again_is_recalled_again() -> None:
+    memory = memory_of(extracted(statement("home", "Paris", "01-03")))
+    memory.feedback("deny", next(iter(memory.facts.entries)), 1, "2026-01-04T00:00:00Z", None)
+    memory.extracted(extracted(statement("home", "Paris", "01-05"), at="2026-01-05"), 2)
+    assert [item.text for item in search(memory, query("Paris"), cut=Cut(1))] == []
+    assert [item.text for item in search(memory, query("Paris"))] == ["User's home: Paris"]
+
+
 def test_contested_fact_shows_every_side_once_with_its_day() -> None:
     memory = memory_of(
         extracted(statement("home", "Paris", "01-03")), extracted(statement("home", "Rome", "02-03"), at="2026-02-03")

@@ -218,6 +218,26 @@ async def test_log_that_is_away_loses_no_extraction() -> None:
     assert set(await scene.facts()) == {"Lisbon"}
 
 
+async def test_embedder_that_hangs_holds_up_no_fact() -> None:
+    scene = Scene()
+    await scene.say(0, "I live in Lisbon.")
+    await scene.catch_up()
+    scene.clock.advance(HOUR_MS)
+    scene.embedder.delay = lambda: 3600.0
+    working = asyncio.create_task(scene.extractor.run())
+    try:
+        async with asyncio.timeout(10):
+            while "Lisbon" not in await scene.facts():
+                await scene.catch_up()
+            await scene.say(300, "Remember that I work as a nurse.")
+            while "nurse" not in await scene.facts():
+                await scene.catch_up()
+        assert scene.extractor.outstanding
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
 async def test_answer_goes_on_while_a_model_hangs() -> None:
     hangs = asyncio.Event()
 
