@@ -290,7 +290,7 @@ class UserMemory:
             entry = self.facts.entries.get(memory_id)
             if entry is not None:
                 change = entry.at(cut)
-                if change is not None and change.status in LIVE:  # its status tells: said again, it is below zero and holds
+                if change is not None and change.status in LIVE:  # said again after a denial, its sum is -1
                     said = _last_said(entry, cut)
                     end = _end_ms(change.valid_to) if entry.key == PLAN else math.inf
                     rows.append((index, said.ms, entry.importance, change.confirmation, end))
