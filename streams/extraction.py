@@ -40,6 +40,7 @@ POLL_S = 1.0
 """How often open segments are looked at for idleness; changes of the journal wake the loop at once."""
 KNOWN_MAX = 200
 """Facts of the owner that a user may be quoting, confirming or denying."""
+FALLBACK_CHARACTERS_MAX = 500
 OVER_IDLE_MS = 2_000
 """Silence after which a session that is over is extracted, where its end overtook its last turns."""
 TURN_CHARACTERS_AT_ONCE = 1_000
@@ -163,7 +164,9 @@ class Extractor:
     # -- segments ---------------------------------------------------------------------------------------------------
 
     def _next(self, shard: Shard) -> Job | None:
-        """The oldest closed segment, else one whose session has been silent."""
+        """The oldest closed segment, else one whose session has been silent; None too while the model has enough."""
+        if len(self._tasks) >= self._settings.model_concurrency:
+            return None  # what waits for a slot of the model would use up its time there
         state = shard.state
         for key, segment_id in state.segments_due:
             if (key, segment_id) not in self.in_work:
@@ -209,7 +212,12 @@ class Extractor:
     async def _by_model(self, job: Job, found: Extraction, begun: float) -> None:
         assert self._model is not None
         try:
-            await self._append(job, await self._model(job, found), begun)
+            done = await self._model(job, found)
+        except Exception as error:
+            log.exception("extraction_broke", segment_id=job.segment.id)
+            done = Extracted(found, fallback=f"a fault of mnemolog: {error!r}"[:FALLBACK_CHARACTERS_MAX])
+        try:
+            await self._append(job, done, begun)
         except Unavailable as error:  # the log is away: the segment is due again
             log.warning("extraction_not_appended", segment_id=job.segment.id, error=str(error))
             self.in_work.discard((job.key, job.segment.id))
@@ -269,7 +277,7 @@ class Extractor:
 
     def _arbitrate(self, shard: Shard) -> bool:
         """Begin to settle one conflict of a shard, in a task of its own."""
-        if self._arbiter is None:
+        if self._arbiter is None or len(self._tasks) >= self._settings.model_concurrency:
             return False
         for (key, _), conflict_id in shard.state.conflicts_due.items():
             if (key, conflict_id) in self.in_work:
@@ -306,13 +314,22 @@ class Extractor:
             return False
         self.in_work.update((key, memory_id) for _, key, memory_id in batch)
         try:
-            await self._embed_batch(batch)
-        except ValueError as error:  # refused for good: words must do; it stays in work, so it is not tried again
-            log.error("memories_not_embeddable", memory_ids=[item[2] for item in batch], error=str(error))
+            try:
+                await self._embed_batch(batch)
+            except ValueError:
+                for item in batch:
+                    await self._embed_one(item)
         except BaseException:
             self.in_work.difference_update((key, memory_id) for _, key, memory_id in batch)
             raise
         return True
+
+    async def _embed_one(self, item: tuple[Shard, OwnerKey, str]) -> None:
+        """Embed a memory whose batch was refused; one that is itself refused stays ``in_work``: words must do."""
+        try:
+            await self._embed_batch([item])
+        except ValueError as error:
+            log.error("memory_not_embeddable", memory_id=item[2], error=str(error))
 
     async def _embed_batch(self, batch: Sequence[tuple[Shard, OwnerKey, str]]) -> None:
         passages = []

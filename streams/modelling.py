@@ -29,6 +29,10 @@ from streams.extraction import Extracted, Job, known_of
 log = structlog.get_logger("memory")
 
 TEMPERATURE = 0.0
+EXTRACTION_S_MAX = 20.0
+"""For an answer and as much again for a repair: facts are there 5 to 30 s after a segment closes (PME)."""
+AWAY_MS = 30_000
+"""How long the rules do all once the model could not be reached, before it is asked again."""
 RULE = "model"
 
 
@@ -43,6 +47,8 @@ class ModelExtraction:
         prices = (settings.model_price_in or 0.0, settings.model_price_out or 0.0)
         self._prices = Prices(*prices)
         self.in_flight = 0
+        self._away_until_ms = 0
+        """Until when the model is taken to be away: every segment would wait for it in vain."""
 
     def spent(self, key: OwnerKey, at_ms: int, tokens: int) -> None:
         """Enter tokens that were spent before a restart or by another worker."""
@@ -74,6 +80,8 @@ class ModelExtraction:
         known = known_of(memory)
         owner, at_ms = repr(job.key), self._clock.now_ms()
         spent: list[Completion] = []
+        if at_ms < self._away_until_ms:
+            return replace(self._extracted(found, spent, "the model was away just before"), method="rules")
         fallback = "the answer could not be read"
         for attempt in range(2):
             most = sum(token_estimate(message.content) for message in messages) + modelfacts.ANSWER_TOKENS_MAX
@@ -86,10 +94,12 @@ class ModelExtraction:
                     temperature=TEMPERATURE,
                     max_tokens=modelfacts.ANSWER_TOKENS_MAX,
                     response_schema=modelfacts.SCHEMA,
-                    timeout_s=self._settings.model_timeout_s,
+                    timeout_s=min(EXTRACTION_S_MAX, self._settings.model_timeout_s),
                 )
             except (Unavailable, ModelRefused) as error:
                 self.budget.give_back(owner, at_ms, most)
+                if isinstance(error, Unavailable):
+                    self._away_until_ms = self._clock.now_ms() + AWAY_MS
                 fallback = f"{type(error).__name__}: {error}"
                 break
             spent.append(completion)

@@ -391,6 +391,10 @@ def _winner(
     if policy in ("model", "manual"):
         return None, ""
     if policy == "newest_explicit":
+        later = [rival for rival in rivals if _last_said(rival).ms > instant_ms(statement.said_at)]
+        if statement.kind == "correct" and later:
+            # What was said last holds, however late an older correction is recorded.
+            return (later[0], "said later") if len(rivals) == 1 else (None, "")
         if statement.kind == "correct":
             return entry, "correction"
         if statement.valid_from and all(_begins_after(statement.valid_from, rival) for rival in rivals):
@@ -402,9 +406,14 @@ def _winner(
     return None, ""
 
 
+def _last_said(entry: FactEntry) -> At:
+    """When a fact was last stated or confirmed, by event time: an older turn may be recorded later."""
+    return max((*entry.verified, entry.learnt), key=lambda at: at.ms)
+
+
 def _begins_after(valid_from: str, rival: FactEntry) -> bool:
     """Whether a value began when or after another was last said to hold: both are true, one after the other."""
-    last = rival.verified[-1].instant[:DAY_CHARACTERS] if rival.verified else rival.learnt.instant[:DAY_CHARACTERS]
+    last = _last_said(rival).instant[:DAY_CHARACTERS]
     width = min(len(valid_from), len(last))
     return valid_from[:width] >= last[:width]
 
@@ -427,7 +436,7 @@ def _fact(entry: FactEntry, change: FactChange, cut: Cut, *, history: bool) -> F
         confirmation=change.confirmation,
         learnt_offset=entry.learnt.offset,
         said_at=entry.learnt.instant,
-        last_verified_at=verified[-1].instant if verified else entry.learnt.instant,
+        last_verified_at=max(verified, key=lambda at: at.ms).instant if verified else entry.learnt.instant,
         sources=sources,
         valid_from=entry.valid_from,
         valid_to=change.valid_to,

@@ -439,7 +439,7 @@ def _scene(scene: npt.NDArray[np.int8] | None, embedded: Embedded, vector_ids: I
 
 def _last_said(entry: FactEntry, cut: Cut) -> At:
     seen = [at for at in entry.verified if at.seen(cut)]
-    return seen[-1] if seen else entry.learnt
+    return max(seen, key=lambda at: at.ms) if seen else entry.learnt
 
 
 def _at(offset: int, instant: str) -> At:

@@ -74,6 +74,13 @@ def test_explicit_correction_wins_and_the_loser_stays_in_history() -> None:
     assert [change.status for change in paris.history or ()] == ["active", "contested", "superseded"]
 
 
+def test_older_correction_that_is_recorded_late_does_not_undo_what_was_said_since() -> None:
+    facts = table(statement("home", "Berlin", "05-03"), statement("home", "Paris", "01-03", kind="correct"))
+    assert states(facts) == {"Berlin": "active", "Paris": "superseded"}
+    facts.state(statement("home", "Berlin", "02-01", turn_id="late"), 5, "newest_explicit")
+    assert facts.facts(NOW)[0].last_verified_at.startswith("2026-05-03")
+
+
 def test_change_that_began_after_the_older_statement_ends_it_without_a_contest() -> None:
     facts = table(statement("home", "Paris", "01-03"), statement("home", "Rome", "05-03", valid_from="2026-04"))
     assert states(facts) == {"Paris": "superseded", "Rome": "active"}

@@ -14,6 +14,7 @@ from connectors.ports import ModelRefused, Unavailable
 from schemas.codec import JOURNAL_EVENTS, convert
 from schemas.recalls import Message
 from streams.modelling import ModelExtraction
+from tests import builders
 from tests.streams.test_extraction import Scene
 
 SAID = "I live in Lisbon."
@@ -83,6 +84,20 @@ async def test_rules_do_it_where_the_model_is_away_or_refuses(error: Exception) 
     event = await Modelled(fails).extraction()
     assert event["method"] == "rules"
     assert str(error) in event["fallback"]
+
+
+async def test_model_that_is_away_is_not_waited_for_by_every_segment() -> None:
+    scene = Modelled(found(FACT))
+    scene.chat.away = True
+    assert (await scene.extraction())["method"] == "rules"
+    await scene.say(200, "I work as a nurse.")
+    scene.clock.advance(100)
+    await scene.post("feedback", builders.feedback(kind="session_end", target={"session_id": "s1"}))
+    await scene.settle()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await scene.settle()
+    assert len(scene.chat.asked) == 1
 
 
 async def test_owner_whose_budget_is_used_up_gets_the_rules() -> None:
