@@ -284,7 +284,9 @@ def _overlay_lines(found: Overlay) -> list[str]:
         lines.append("  rolling, where both judged   rules   only 0->1   also 1->0")
     step = max(1, len(found.rolling) // 10)
     shown = [point for number, point in enumerate(found.rolling, 1) if number % step == 0]
-    for point in shown if found.rolling[-1:] == shown[-1:] else [*shown, found.rolling[-1]]:
+    if found.rolling and shown[-1] != found.rolling[-1]:
+        shown.append(found.rolling[-1])
+    for point in shown:
         shares = f"{point.automatic:.3f}   {point.only_raised:.3f}       {point.human:.3f}"
         lines.append(f"    to round {point.round:<6}            {shares}")
     return lines

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from infra.model_server import refused
 from schemas.envelope import ID_LENGTH_MAX, derived_id
+from schemas.recalls import QUERY_LENGTH_MAX
 from streams.core.text import token_estimate
 
 ROLE_HEADER = "X-Mnemolog-Role"
@@ -24,6 +25,8 @@ TOKENS_OF_ANALYSIS = 800
 """Added to a client's ``max_tokens``, which is meant for what is said: an analysis comes before it."""
 TOKENS_MAX = 4_000
 """Where the client gives none."""
+GIVEN_TOKENS_MAX = 2**31 - 1
+"""More is no count, and can't be written as JSON once the analysis is added."""
 OWN = frozenset(
     {"messages", "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "n"}
 )
@@ -95,6 +98,7 @@ def asked(body: Any, headers: Mapping[str, str], defaults: Defaults) -> Asked:
     if not isinstance(body, dict):
         raise Refused("The body must be a JSON object with `model` and `messages`.")
     _refuse(body)
+    _refuse_headers(headers)
     messages = _messages(body.get("messages"))
     spoken = [(role, text) for role, text in messages if role in SPEAKING]
     if not spoken or spoken[-1][0] != "user":
@@ -102,6 +106,11 @@ def asked(body: Any, headers: Mapping[str, str], defaults: Defaults) -> Asked:
     query = spoken[-1][1]
     if not query.strip():
         raise Refused("The user's last message is empty.", "messages")
+    if len(query) > QUERY_LENGTH_MAX:
+        raise Refused(
+            f"The user's last message has {len(query)} characters; memory is asked with up to {QUERY_LENGTH_MAX}.",
+            "messages",
+        )
     named = body.get("model") or defaults.model or ""
     if not isinstance(named, str) or not named:
         raise Refused("`model` must name a model, or the proxy be started with --model.", "model")
@@ -146,13 +155,22 @@ def _refuse(body: Mapping[str, Any]) -> None:
         raise Refused("Answers are text: leave `response_format` out, or send type text.", "response_format")
 
 
+def _refuse_headers(headers: Mapping[str, str]) -> None:
+    """Bytes that are no text: an id of them can't be written, a key of them can't be sent on."""
+    for name in (ROLE_HEADER, SESSION_HEADER):
+        if any("\ud800" <= character <= "\udfff" for character in headers.get(name, "")):
+            raise Refused(f"The header {name} must be UTF-8.", name)
+    if not headers.get("Authorization", "").isascii():
+        raise Refused("The header Authorization must be ASCII.", "Authorization")
+
+
 def _messages(given: Any) -> list[tuple[str, str]]:
     if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
         raise Refused("`messages` must be a list of messages.", "messages")
     found = []
     for number, one in enumerate(given):
         role = one.get("role")
-        if role not in SPEAKING | INSTRUCTING:
+        if not isinstance(role, str) or role not in SPEAKING | INSTRUCTING:
             raise Refused(f"Message {number} is of role {role!r}; only system, user and assistant go.", "messages")
         if one.get("tool_calls") or one.get("function_call"):
             raise Refused(f"Message {number} calls tools, which memory doesn't know.", "messages")
@@ -193,8 +211,8 @@ def _tokens_max(body: Mapping[str, Any]) -> int:
     wanted = body.get("max_completion_tokens") or body.get("max_tokens")
     if wanted is None:
         return TOKENS_MAX
-    if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
-        raise Refused("`max_tokens` must be a whole number from 1 on.", "max_tokens")
+    if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= GIVEN_TOKENS_MAX:
+        raise Refused(f"`max_tokens` must be a whole number from 1 to {GIVEN_TOKENS_MAX}.", "max_tokens")
     return wanted + TOKENS_OF_ANALYSIS
 
 

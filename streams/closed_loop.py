@@ -315,7 +315,7 @@ class Conversation:
             latency_ms = round((time.perf_counter() - begun) * 1000, 1)
             return Attempt(
                 model.name,
-                done.text,
+                _recordable(done.text),
                 latency_ms,
                 repaired,
                 tokens_in=done.tokens_in,
@@ -335,12 +335,13 @@ class Conversation:
             attempt = Attempt(model.name, "", 0.0, repaired=False)
             shown = False
             try:
-                async for chunk in model.stream(
+                async for given in model.stream(
                     messages,
                     temperature=self._temperature(this),
                     max_tokens=self.tokens_max,
                     timeout_s=self.timeout_s,
                 ):
+                    chunk = _recordable(given)
                     attempt.output += chunk
                     piece = stream.feed(chunk)
                     if piece:
@@ -419,3 +420,8 @@ class Conversation:
             return self.temperature
         suggested = this.reply.temperature if this.reply is not None else None
         return suggested if suggested is not None else 0.7
+
+
+def _recordable(output: str) -> str:
+    """An output without NUL, which no text of memory may hold: an answer that can't be recorded would be lost."""
+    return output.replace("\0", "")

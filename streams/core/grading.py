@@ -28,6 +28,9 @@ METHOD = "rules"
 ATOM_CHARACTERS_MAX = 600
 """Of an atom as it is recalled: a question and an answer in short, not the round over again."""
 ATOM_QUERY_CHARACTERS_MAX = 200
+NUMBER_MAX = 2**31
+"""What a client tells beyond this is no measure of a call, and is left out."""
+ATTEMPT_MAX = 2**16 - 1
 _NEEDS: dict[str | None, EvidenceNeed] = {
     "knowledge": "knowledge",
     "experience": "experience",
@@ -204,7 +207,9 @@ class _Usage:
 
     def number(self, name: str) -> float | None:
         value = self._given.get(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        return float(value) if abs(value) <= NUMBER_MAX else None
 
     def count(self, name: str) -> int | None:
         value = self.number(name)
@@ -214,7 +219,8 @@ class _Usage:
         """Those fields of the record that a client tells."""
         return {
             "repaired": self.flag("repaired"),
-            "attempt": int(self.number("attempt") or 1),
+            # Within its column: one number that doesn't fit would hold up the whole topic at the database.
+            "attempt": min(max(int(self.number("attempt") or 1), 1), ATTEMPT_MAX),
             "temperature": self.number("temperature"),
             "latency_ms": self.number("latency_ms"),
             "tokens_in": self.count("tokens_in"),

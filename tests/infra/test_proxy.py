@@ -287,6 +287,10 @@ async def test_without_memory_requests_pass_through_as_they_are_and_it_is_said(s
         ({"messages": [{"role": "user", "content": " "}]}, "messages"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "many"}, "max_tokens"),
+        ({"max_tokens": 2**64 - 1}, "max_tokens"),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "messages"),
+        ({"messages": [{"role": {}, "content": "x"}]}, "messages"),
+        ({"messages": said("x" * 100_001)}, "messages"),
         ({"temperature": "hot"}, "temperature"),
     ],
 )
@@ -317,6 +321,26 @@ async def test_bodies_and_paths_that_are_none_are_told_in_openais_form() -> None
         assert (await http.get(it.url.removesuffix("/v1") + "/health")).json()["status"] == "ok"
         names = [model["id"] for model in (await http.get(f"{it.url}/models")).json()["data"]]
         assert "scripted" in names
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_answer_with_a_nul_is_told_without_it_and_recorded(stream: bool) -> None:
+    async with world() as it, httpx.AsyncClient() as http:
+        output = "<analysis>None.</analysis><response>One\0 two.</response>"
+        it.server.script = Script(function=lambda _messages, _body: output)
+        body = {"model": "m@lin", "user": "u42", "messages": said("Hello"), "stream": stream}
+        answer = await http.post(f"{it.url}/chat/completions", json=body)
+        assert (answer.status_code, "u0000" in answer.text) == (200, False)
+        assert [turn["text"] for turn in it.events("TurnRecorded")][1:] == ["One two."]
+
+
+@pytest.mark.parametrize("name", [b"X-Mnemolog-Role", b"X-Mnemolog-Session", b"Authorization"])
+async def test_headers_that_are_no_text_are_refused_in_openais_form(name: bytes) -> None:
+    body = {"model": "m@lin", "user": "u42", "messages": said("Hello")}
+    async with world() as it, httpx.AsyncClient() as http:
+        answer = await http.post(f"{it.url}/chat/completions", json=body, headers={name: b"Bearer \xff"})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, name.decode())
+        assert it.events("TurnRecorded") == []
 
 
 def test_owner_is_told_by_field_header_suffix_and_default() -> None:

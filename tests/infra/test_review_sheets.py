@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.commands_review import feedback_of
+from infra.agreement import Reviewed, overlay
+from infra.commands_review import _overlay_lines, feedback_of
 from infra.report import Final
 from infra.review_sheets import (
     COLUMNS,
@@ -131,3 +132,10 @@ def test_a_second_import_posts_nothing_and_a_changed_mind_posts_anew(tmp_path: P
     assert feedback_of(verdicts, finals, {key: 1}, {key: 1}) == []
     (changed_back,) = feedback_of(verdicts, finals, {key: 0}, {key: 2})
     assert changed_back["feedback_id"] != first["feedback_id"]
+
+
+@pytest.mark.parametrize(("automatic", "rounds"), [((None, None), []), ((1, 0), ["0", "1"])])
+def test_overlay_is_told_where_rules_abstain_and_its_last_point_once(automatic, rounds) -> None:
+    answers = [Reviewed(recall_id=str(n), round=n, automatic=a, human=1) for n, a in enumerate(automatic)]
+    lines = _overlay_lines(overlay(answers))
+    assert [line.split()[2] for line in lines if "to round" in line] == rounds

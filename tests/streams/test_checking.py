@@ -97,6 +97,17 @@ async def test_same_output_is_graded_once_however_often_it_is_checked() -> None:
     assert first["response_id"] == again["response_id"]
 
 
+@pytest.mark.parametrize("told", [-5, 0, 70_000, 2**63, 1e300])
+async def test_what_a_client_tells_of_a_call_never_breaks_the_record(told: float) -> None:
+    stage, reply = await talked()
+    usage = dict.fromkeys(("attempt", "temperature", "latency_ms", "tokens_in", "tokens_out"), told)
+    assert (await check(stage, reply, GOOD, usage=usage))["status"] == "ok"
+    (event,) = graded(stage)
+    assert 1 <= event["attempt"] < 2**16, "what the column of ClickHouse holds"
+    for name in ("temperature", "latency_ms", "tokens_in", "tokens_out"):
+        assert event.get(name) is None or abs(event[name]) < 2**32
+
+
 @pytest.mark.parametrize("recall_id", ["r-unknown", ""])
 async def test_unknown_recall_is_a_clear_error(recall_id: str) -> None:
     stage, reply = await talked()
