@@ -56,10 +56,16 @@ class Worker:
 
     def start(self) -> None:
         """Start the process."""
+        self.ready.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "infra.worker", self.role], env=self.env, stderr=log, stdout=log
             )
+
+    @property
+    def ready(self) -> Path:
+        """There once the worker is ready."""
+        return Path(self.env["MNEMOLOG_READY_FILE"])
 
     def end(self, number: int, seconds: float = 15.0) -> int:
         """Send a signal, wait for the end and return the exit code."""
@@ -256,6 +262,9 @@ class Faults:
     async def _freeze(self, worker: Worker, seconds: float) -> None:
         """Longer than the session: the other worker takes over, and this one must not answer when it wakes."""
         assert worker.process is not None
+        until = time.monotonic() + FIRST_ANSWER_S_MAX
+        while not worker.ready.exists() and time.monotonic() < until:
+            await asyncio.sleep(0.2)  # one that is still starting holds nothing, so there is nothing to lose
         worker.process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         worker.process.send_signal(signal.SIGCONT)

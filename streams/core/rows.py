@@ -224,5 +224,14 @@ def _dead_letter(letter: DeadLetter) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def _bounded(value: int | None, bits: int) -> int | None:
+    """A number as a column of so many bits holds it: one that a client made up must not stop the rows of all others.
+
+    >>> _bounded(-5, 16), _bounded(2**40, 32), _bounded(None, 32)
+    (0, 4294967295, None)
+    """
+    return value if value is None else min(max(value, 0), 2**bits - 1)
+
+
 def _json(value: Any) -> str:
     return "" if value is None else orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
