@@ -62,6 +62,9 @@ class Settings(BaseSettings):
     """Requests to the model in flight at once, in one process."""
     model_tokens_per_owner_day: int = Field(default=200_000, ge=0)
     """Budget of tokens, read and written, of one owner in one UTC day; 0: no bound. Above it rules take over."""
+    judge: bool = False
+    """Whether the chat model also judges if answers keep to their persona (kind ``check``), beside the rules."""
+    judge_timeout_s: float = Field(default=10.0, gt=0, le=600)
     model_price_in: float | None = Field(default=None, ge=0)
     """Price of a million tokens read, in any currency; None: unknown, so no cost is told."""
     model_price_out: float | None = Field(default=None, ge=0)

@@ -17,7 +17,10 @@ from streams.core.answer import Answer, Refused, recent_turns
 from streams.core.conversation import JournalState, OwnerKey
 from streams.core.grading import Grade, graded
 from streams.core.library import LibraryState
+from streams.judging import ModelJudge
 
+REPLY_S = 0.5
+"""Of the time to the deadline, what is kept for recording and telling the grade."""
 RECENT_MAX = 2_000
 """Recalls kept in memory, at about 10 kB each; older ones are read from the journal."""
 
@@ -61,7 +64,14 @@ class RecordedRecalls:
 
 
 async def checked(
-    recalls: RecordedRecalls, journal: JournalState, library: LibraryState, request: Request, *, recorded_at: str
+    recalls: RecordedRecalls,
+    journal: JournalState,
+    library: LibraryState,
+    request: Request,
+    *,
+    recorded_at: str,
+    judge: ModelJudge | None = None,
+    left_s: float = 0.0,
 ) -> tuple[Answer, Grade]:
     """The recall of a ``check`` request, and what is made of its output.
 
@@ -92,11 +102,18 @@ async def checked(
     moment = moment_of_record(journal, event)
     anchor = library.anchor(request.role_id, moment.library)
     recent = recent_turns(journal, event.request, moment, settings_of(event))
-    grade = graded(
-        recall,
-        request,
-        anchor.persona if anchor else None,
-        recorded_at=recorded_at,
-        recent=[turn.shown for turn in recent],
+    persona = anchor.persona if anchor else None
+    shown = [turn.shown for turn in recent]
+    grade = graded(recall, request, persona, recorded_at=recorded_at, recent=shown)
+    if judge is None or persona is None or not grade.check.passed:
+        return recall, grade  # what the rules reject needs no judge
+    verdict = await judge.verdict(
+        grade.check.response,
+        persona,
+        query=event.request.query,
+        evidence=recall.reply.evidence or (),
+        left_s=left_s - REPLY_S,
     )
+    if verdict is not None:
+        grade = graded(recall, request, persona, recorded_at=recorded_at, recent=shown, verdict=verdict)
     return recall, grade

@@ -31,6 +31,7 @@ from streams.core.conversation import FOLD_VERSION, JournalState
 from streams.core.engines import WordsEngine
 from streams.core.settings import Catalogue
 from streams.extraction import Extractor
+from streams.judging import ModelJudge
 from streams.modelling import ModelExtraction
 from streams.presets import catalogue_of
 from streams.requests import Responder
@@ -110,8 +111,10 @@ class MemoryRole:
                 self._tick_s = time.monotonic()
                 self._watch(self._keep_lease())
                 memory.start()
+                self._chat = HttpChatModel.from_settings(self._settings)
+                if self._chat is not None and self._settings.judge:
+                    memory.judge = ModelJudge(self._chat, self._settings.judge_timeout_s)
                 if self._settings.extraction:
-                    self._chat = HttpChatModel.from_settings(self._settings)
                     if self._chat is not None:
                         self.modelling = ModelExtraction(self._chat, self._settings, clock)
                     arbiter = None

@@ -302,7 +302,15 @@ class Responder:
         # The recall's event was acknowledged before its reply left, but it may not have come back yet.
         await self._waiting.folded(shard, deadline, journal=self._recorded_lately.get(request.recall_id or "", -1))
         now = instant_of(self._now_ms())
-        recall, grade = await checked(self._memory.recalls, shard.state, self._memory.library, request, recorded_at=now)
+        recall, grade = await checked(
+            self._memory.recalls,
+            shard.state,
+            self._memory.library,
+            request,
+            recorded_at=now,
+            judge=self._memory.judge,
+            left_s=self._left_s(deadline),
+        )
         reply = Reply(
             request_id=request.request_id,
             status="ok",

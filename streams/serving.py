@@ -34,6 +34,7 @@ from streams.core import intake
 from streams.core.conversation import JournalState, Owner, OwnerKey
 from streams.core.engines import WordsEngine
 from streams.core.library import LibraryState
+from streams.judging import ModelJudge
 from streams.letters import outgoing
 from streams.reembedding import Reembedding, refuses_only_this
 
@@ -106,6 +107,8 @@ class Memory:
         self.on_memory: Callable[[MemoryEffect], None] = lambda event: None
         """Told of the effects of user memory that came back through the journal."""
         self.recalls = RecordedRecalls()
+        self.judge: ModelJudge | None = None
+        """Asked beside the rules whether an answer keeps to its persona."""
         self.reembedding = Reembedding(self)
         self._on_broken = on_broken
         self._work = asyncio.Event()

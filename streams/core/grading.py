@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.envelope import derived_id, instant_ms
@@ -49,7 +49,13 @@ class Grade:
 
 
 def graded(
-    recall: Answer, request: Request, anchor: Persona | None, *, recorded_at: str, recent: Sequence[str] = ()
+    recall: Answer,
+    request: Request,
+    anchor: Persona | None,
+    *,
+    recorded_at: str,
+    recent: Sequence[str] = (),
+    verdict: compliance.Compliance | None = None,
 ) -> Grade:
     """Grade the output of a ``check`` request.
 
@@ -64,11 +70,15 @@ def graded(
     recorded_at : str
     recent : sequence of str
         Texts of the recent turns of the prompt.
+    verdict : Compliance, optional
+        Of a judge model, beside that of the rules: both have to pass.
     """
     assert request.answer is not None
     asked, event = recall.event.request, recall.event
     messages = recall.reply.messages or ()
     read = _read(recall, request.answer, anchor, recent)
+    if verdict is not None:
+        read = replace(read, judged=_both(read.judged, verdict))
     passed, unknown = read.judged.passed and bool(read.parsed.response), read.verified.unknown
     # By what the prompt asked for: the settings are recorded with the recall.
     strict = (event.parameters.get("prompt") or {}).get("protocol") == "strict"
@@ -145,8 +155,19 @@ class _Read:
             ),
             "unsupported_claims": tuple(claim.text for claim in self.claims if claim.flagged),
             "unsupported_values": tuple(claim.text for claim in self.verified.unsupported),
-            "method": METHOD,
+            "method": self.judged.method,
         }
+
+
+def _both(rules: compliance.Compliance, verdict: compliance.Compliance) -> compliance.Compliance:
+    """The verdict of rules and judge: what either found counts."""
+    return compliance.Compliance(
+        passed=rules.passed and verdict.passed,
+        violations=(*rules.violations, *verdict.violations),
+        method=f"{rules.method}+{verdict.method}",
+        checked=max(rules.checked, verdict.checked),
+        boundaries=rules.boundaries,
+    )
 
 
 def _read(recall: Answer, output: str, anchor: Persona | None, recent: Sequence[str]) -> _Read:

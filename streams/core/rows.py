@@ -149,7 +149,8 @@ def _extraction(event: MemoriesExtracted) -> tuple[Any, ...]:
     return (
         event.segment_id, event.user_id, event.role_id, event.session_id, event.method, event.fallback, event.reason,
         event.policy, event.turns, len(event.facts), len(event.judgements), event.summary is not None, event.redacted,
-        event.latency_ms, event.tokens_in, event.tokens_out, event.cost, moment(event.occurred_at),
+        event.latency_ms, _bounded(event.tokens_in, 32), _bounded(event.tokens_out, 32), event.cost,
+        moment(event.occurred_at),
         moment(event.recorded_at), event.event_id,
     )  # fmt: skip
 
@@ -190,8 +191,9 @@ def _response(event: ResponseGraded) -> tuple[Any, ...]:
         event.plausibility, event.compliance, [violation.rule for violation in event.violations],
         [violation.text for violation in event.violations], list(event.unsupported_claims),
         claims_of_past(event.response, instant_ms(event.occurred_at)), event.method, event.final, event.repaired,
-        event.attempt, event.anchor, event.anchor_repeated, event.temperature, event.latency_ms, event.tokens_in,
-        event.tokens_out, list(event.turn_ids), moment(event.occurred_at), moment(event.recorded_at),
+        _bounded(event.attempt, 16), event.anchor, event.anchor_repeated, event.temperature, event.latency_ms,
+        _bounded(event.tokens_in, 32), _bounded(event.tokens_out, 32), list(event.turn_ids),
+        moment(event.occurred_at), moment(event.recorded_at),
     )  # fmt: skip
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
+from connectors.inprocess import ScriptedChatModel
 from schemas.codec import JOURNAL_EVENTS, decode_event
 from streams.core.conversation import JournalState
+from streams.judging import ModelJudge
 from tests import builders
 from tests.streams.stage import PREFIX, Stage
 
@@ -202,3 +204,32 @@ async def test_check_right_after_the_answer_waits_for_the_record_of_it() -> None
     assert not asking.done()
     await stage.catch_up()
     assert (await asking)["check"]["passed"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "passed", "method"),
+    [
+        ('{"passed": 1, "violations": []}', True, "rules+model:scripted"),
+        ('{"passed": 0, "violations": [{"boundary": 1, "quote": "wontons"}]}', False, "rules+model:scripted"),
+        ("It passes, I think.", True, "rules"),
+    ],
+)
+async def test_judge_model_counts_beside_the_rules_and_abstains_where_it_cannot_be_read(
+    answer: str, passed: bool, method: str
+) -> None:
+    stage, reply = await talked()
+    stage.memory.judge = ModelJudge(ScriptedChatModel(lambda _: answer), 5.0)
+    found = (await check(stage, reply, GOOD, final=True))["check"]
+    assert (found["passed"], found["method"]) == (passed, method)
+    assert graded(stage)[0]["method"] == method
+    if not passed:
+        assert found["refusal"]
+        assert found["violations"][0]["boundary"] == "never gives medical advice"
+
+
+async def test_what_the_rules_reject_is_not_shown_to_a_judge() -> None:
+    stage, reply = await talked()
+    judge = ScriptedChatModel(lambda _: '{"passed": 1, "violations": []}')
+    stage.memory.judge = ModelJudge(judge, 5.0)
+    assert not (await check(stage, reply, BAD))["check"]["passed"]
+    assert judge.asked == []
