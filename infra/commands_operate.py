@@ -235,6 +235,9 @@ def _print_status(report: dict[str, Any]) -> None:
     console.print(addresses)
     if "roles" in report:
         console.print(_roles_table(report["roles"]))
+        for name, role in report["roles"].items():
+            if role.get("error"):
+                console.print(f"{name}: {role['error']}", markup=False, highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for heading in ("topic", "partitions", "records", "group", "lag"):
         table.add_column(heading, justify="left" if heading in ("topic", "group") else "right")
@@ -291,16 +294,14 @@ def _roles_table(roles: dict[str, Any]) -> Table:
         "in work",
         "oldest s",
         "version",
-        "",
     ):
-        table.add_column(heading, justify="right" if heading else "left")
+        table.add_column(heading, justify="right")
     for name, role in roles.items():
         partitions = " ".join(f"{topic}:{len(held)}" for topic, held in role.get("partitions", {}).items())
         lag = sum(records for by_partition in role.get("lag", {}).values() for records in by_partition.values())
         figures = [str(role.get(figure, "")) for figure in _ROLE_FIGURES]
         ready = "yes" if role.get("ready") else "NO"
-        error = _cell(role.get("error", ""))
-        table.add_row(role.get("role", name), ready, partitions, "" if error else str(lag), *figures, error)
+        table.add_row(role.get("role", name), ready, partitions, "" if role.get("error") else str(lag), *figures)
     return table
 
 

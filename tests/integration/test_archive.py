@@ -102,11 +102,13 @@ def _hashes(client: SyncClient) -> list[Any]:
 
 
 def _document(client: SyncClient, document_id: str, text: str) -> None:
-    client.learn(document_id=document_id, text=text)
+    # Of a role of its own: other tests ask on the same stack.
+    client.learn(document_id=document_id, text=text, role_id="archivist")
 
 
 def _knows(client: SyncClient, word: str, document_id: str) -> bool:
-    reply = client.recall(f"who speaks of {word}?", **OWNER, limits={"knowledge": 5}, timeout_ms=30_000)
+    owner = {"user_id": "ada", "role_id": "archivist"}
+    reply = client.recall(f"who speaks of {word}?", **owner, limits={"knowledge": 5}, timeout_ms=30_000)
     return any(item.document_id == document_id for item in reply.evidence or ())
 
 
