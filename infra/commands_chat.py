@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TextIO
+from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
@@ -277,7 +278,12 @@ def key_of(name: str | None) -> str | None:
 
 def http_model(name: str, url: str, key_env: str | None) -> ChatModel:
     """A model at an endpoint; raises ``UsageError`` for what is no URL."""
-    if not url.startswith(("http://", "https://")):
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets without an address in them, a port that is none
+        usable = False
+    if not usable:
         raise UsageError(f"{url!r} is no base URL: expected http://host:port/v1 or https://…")
     return HttpChatModel(url, name, key=key_of(key_env))
 

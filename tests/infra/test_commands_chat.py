@@ -198,8 +198,9 @@ def test_key_that_is_not_set_and_what_is_no_url_are_told(monkeypatch: pytest.Mon
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(UsageError, match="NO_SUCH_KEY"):
         http_model("m", "http://a/v1", "NO_SUCH_KEY")
-    with pytest.raises(UsageError, match="base URL"):
-        http_model("m", "localhost:8000", None)
+    for url in ("localhost:8000", "http://[bad", "http://", "http://host:99999/v1", "ftp://host/v1"):
+        with pytest.raises(UsageError, match="base URL"):
+            http_model("m", url, None)
 
 
 async def test_why_of_a_round_without_a_grade_says_so() -> None:
