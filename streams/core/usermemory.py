@@ -11,6 +11,7 @@ References
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ PLAN = "plan"
 IMPORTANCE_WEIGHT = 0.3
 CONFIRMATION_WEIGHT = 0.5
 DATE_CHARACTERS = 10
+_EPOCH = dt.date(1970, 1, 1)
 CONTESTED = {"en": ("Contested, not settled yet: ", " / "), "zh": ("有争议，尚未确定：", "／")}
 """How a contested fact begins, and what stands between its sides."""
 
@@ -455,12 +457,18 @@ def _end_ms(valid_to: str | None) -> float:
 
     >>> _end_ms("1970-01") == 31 * DAY_MS - 1, _end_ms(None), _end_ms("--05-20")
     (True, inf, inf)
+    >>> [(_end_ms(text) + 1) / DAY_MS for text in ("1970", "1970-12", "1970-12-31")]
+    [365.0, 365.0, 365.0]
     """
-    unit = {4: "Y", 7: "M", 10: "D"}.get(len(valid_to or ""))
-    if valid_to is None or unit is None or not valid_to[0].isdigit():
+    if valid_to is None or not valid_to[:4].isdigit():
         return math.inf
-    after = np.datetime64(valid_to, unit) + 1  # type: ignore[call-overload]
-    return float(after.astype("datetime64[ms]").astype(np.int64)) - 1
+    numbers = [int(part) for part in valid_to.split("-")]
+    if len(numbers) == 3:
+        after = dt.date(*numbers) + dt.timedelta(days=1)
+    else:
+        year, month = (numbers[0], numbers[1] + 1) if len(numbers) == 2 else (numbers[0] + 1, 1)
+        after = dt.date(year + (month > 12), month if month <= 12 else 1, 1)
+    return float((after - _EPOCH) // dt.timedelta(milliseconds=1)) - 1
 
 
 def _contested(entry: FactEntry, rivals: Sequence[FactEntry]) -> str:
