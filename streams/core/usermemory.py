@@ -459,15 +459,20 @@ def _end_ms(valid_to: str | None) -> float:
     (True, inf, inf)
     >>> [(_end_ms(text) + 1) / DAY_MS for text in ("1970", "1970-12", "1970-12-31")]
     [365.0, 365.0, 365.0]
+    >>> _end_ms("9999"), _end_ms("2026-02-31")
+    (inf, inf)
     """
     if valid_to is None or not valid_to[:4].isdigit():
         return math.inf
-    numbers = [int(part) for part in valid_to.split("-")]
-    if len(numbers) == 3:
-        after = dt.date(*numbers) + dt.timedelta(days=1)
-    else:
-        year, month = (numbers[0], numbers[1] + 1) if len(numbers) == 2 else (numbers[0] + 1, 1)
-        after = dt.date(year + (month > 12), month if month <= 12 else 1, 1)
+    try:
+        numbers = [int(part) for part in valid_to.split("-")]
+        if len(numbers) == 3:
+            after = dt.date(*numbers) + dt.timedelta(days=1)
+        else:
+            year, month = (numbers[0], numbers[1] + 1) if len(numbers) == 2 else (numbers[0] + 1, 1)
+            after = dt.date(year + (month > 12), month if month <= 12 else 1, 1)
+    except (ValueError, OverflowError):  # no such day, or the last one that there is
+        return math.inf
     return float((after - _EPOCH) // dt.timedelta(milliseconds=1)) - 1
 
 
