@@ -52,6 +52,12 @@ def covered_turns(events: list[dict[str, Any]]) -> dict[Session, int]:
     return dict(found)
 
 
+def unembedded_turns(events: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """(user_id, turn_id) of the turns that no vector has been recorded of."""
+    recorded = {(event["user_id"], event["turn_id"]) for event in events if event["type"] == "TurnRecorded"}
+    return recorded - {(event["user_id"], event["turn_id"]) for event in events if event["type"] == "TurnEmbedded"}
+
+
 async def verify_facts(
     addresses: Addresses, client: Client, owners: list[str], topic: list[dict[str, Any]], problems: list[str]
 ) -> None:

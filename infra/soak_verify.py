@@ -15,13 +15,21 @@ from typing import Any
 from connectors.clickhouse import ClickHouse
 from connectors.client import Client
 from connectors.errors import MnemologError
-from infra.soak_memory import covered_turns, events_of, facts_in_clickhouse, recorded_turns, verify_facts
+from infra.soak_memory import (
+    covered_turns,
+    events_of,
+    facts_in_clickhouse,
+    recorded_turns,
+    unembedded_turns,
+    verify_facts,
+)
 from infra.stack_options import Addresses
 
 RECALLS_AT_ONCE = 4
 RECALLS_MAX = 400
 WAREHOUSE_S_MAX = 60.0
-EXTRACTION_S_MAX = 60.0
+EFFECTS_S_MAX = 240.0
+"""An embedder that was slowed and killed for 15 minutes has a backlog of hundreds of turns, at 10 to 20 a second."""
 
 
 @dataclass(slots=True)
@@ -74,11 +82,12 @@ async def verify(addresses: Addresses, client: Client, posted: Posted) -> Verdic
 
 
 def _extracted_events(addresses: Addresses) -> list[dict[str, Any]]:
-    """The journal, once every turn of it is extracted, or the time for that is over."""
-    until = time.monotonic() + EXTRACTION_S_MAX
+    """The journal, once every turn of it is extracted and embedded, or the time for that is over."""
+    until = time.monotonic() + EFFECTS_S_MAX
     while True:
         events = events_of(addresses, "journal")
-        if covered_turns(events) == recorded_turns(events) or time.monotonic() > until:
+        done = covered_turns(events) == recorded_turns(events) and not unembedded_turns(events)
+        if done or time.monotonic() > until:
             return events
         time.sleep(1.0)
 
