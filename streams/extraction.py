@@ -9,7 +9,6 @@ costs its summary's wording, never the segment: the rules do it, and the event s
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,6 +30,7 @@ from streams.core.experience import TurnView
 from streams.core.extracting import Extraction, Known
 from streams.core.segmenting import Segment
 from streams.core.usermemory import UserMemory
+from streams.core.vectors import encode as encode_vector
 from streams.core.visibility import Cut
 from streams.serving import RETRY_S, Memory, MemoryEffect, Shard
 
@@ -351,7 +351,7 @@ class Extractor:
                 role_id=key[1],
                 memory_id=memory_id,
                 embedder=embedder.name,
-                vector=base64.b64encode(vector.tobytes()).decode(),
+                vector=encode_vector(vector),
                 causation_id=cause,
             )
             futures.append(await self._memory.append_journal(shard.state.partition, event))

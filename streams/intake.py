@@ -7,7 +7,6 @@ log: the event, or the dead letter. Only then may the record's offset be committ
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from schemas.envelope import ContractError, cloud_event_headers, derived_id, ins
 from schemas.positions import Position
 from schemas.topics import MESSAGE_BYTES_MAX, owner_key, partition_of
 from streams.core import chunking, intake
+from streams.core.vectors import encode as encode_vector
 from streams.letters import outgoing, source_of
 
 log = structlog.get_logger("ingest")
@@ -162,7 +162,7 @@ class Intake:
         encoded: list[str] = []
         for start in range(0, len(texts), self._settings.embed_batch):
             batch = texts[start : start + self._settings.embed_batch]
-            encoded.extend(base64.b64encode(row.tobytes()).decode() for row in await self._embed(batch))
+            encoded.extend(encode_vector(row) for row in await self._embed(batch))
         return encoded
 
     async def _embed(self, batch: list[str]) -> Any:

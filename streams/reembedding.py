@@ -7,7 +7,6 @@ that are in the log already are not embedded again.
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from schemas.codec import encode
 from schemas.documents import ChunksEmbedded
 from schemas.envelope import cloud_event_headers, derived_id, instant_of
 from streams.core.library import Outdated
+from streams.core.vectors import encode as encode_vector
 
 if TYPE_CHECKING:
     from streams.serving import Memory
@@ -148,7 +148,7 @@ class Reembedding:
                 raise
             return [""]
         metrics.embedded("passage", len(batch), time.perf_counter() - begun)
-        return [base64.b64encode(vector.tobytes()).decode() for vector in vectors]
+        return [encode_vector(vector) for vector in vectors]
 
     async def _append(self, part: _Part, *, use: bool | None = None) -> None:
         memory = self._memory

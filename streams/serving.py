@@ -8,7 +8,6 @@ counts when it comes back through the journal, not before.
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from streams.core import intake
 from streams.core.conversation import JournalState, Owner, OwnerKey
 from streams.core.engines import WordsEngine
 from streams.core.library import LibraryState
+from streams.core.vectors import encode as encode_vector
 from streams.judging import ModelJudge
 from streams.letters import outgoing
 from streams.reembedding import Reembedding, refuses_only_this
@@ -320,7 +320,7 @@ class Memory:
     async def _append_vectors(self, batch: list[tuple[Shard, OwnerKey, str]], vectors: NDArray[np.int8]) -> None:
         futures = []
         for (shard, key, turn_id), vector in zip(batch, vectors, strict=True):
-            encoded = base64.b64encode(vector.tobytes()).decode()
+            encoded = encode_vector(vector)
             event = self._turn_embedded(shard.state.owners[key], key, turn_id, encoded)
             futures.append(await self.append_journal(shard.state.partition, event))
         await asyncio.gather(*futures)

@@ -6,14 +6,11 @@ since: everything that the answer depended on is in the record, and what came la
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any
-
-import numpy as np
 
 from schemas.envelope import instant_ms
 from schemas.recalls import RecallAnswered
+from streams.core import vectors
 from streams.core.answer import Answer, Moment, answer, moment_at
 from streams.core.conversation import JournalState
 from streams.core.library import LibraryState
@@ -39,9 +36,9 @@ def again(journal: JournalState, library: LibraryState, event: RecallAnswered) -
     vector = None
     if event.query_vector is not None:
         try:
-            vector = np.frombuffer(base64.b64decode(event.query_vector, validate=True), dtype=np.int8)
-        except binascii.Error as error:
-            raise ValueError(f"recall {event.recall_id}: its query vector is no base64: {error}") from error
+            vector = vectors.decode(event.query_vector)
+        except ValueError as error:
+            raise ValueError(f"recall {event.recall_id}: its query vector can't be read: {error}") from error
     return answer(
         journal,
         library,

@@ -6,7 +6,6 @@ the owner that the request names.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from schemas.envelope import derived_id, instant_ms, instant_of
 from schemas.positions import Position, Watermark
 from schemas.recalls import SEARCHING, AsOf, EvidenceRecord, Failure, Limits, RecallAnswered, Reply, Request
-from streams.core import prompt, ranking
+from streams.core import prompt, ranking, vectors
 from streams.core.conversation import JournalState, Owner
 from streams.core.experience import Cut, TurnView
 from streams.core.library import LibraryState
@@ -398,7 +397,7 @@ def _event(
             )
             for item in reply.evidence or ()
         ),
-        query_vector=base64.b64encode(vector.tobytes()).decode() if vector is not None else None,
+        query_vector=vectors.encode(vector) if vector is not None else None,
         rerank=dict(rerank.scores) or None if rerank is not None else None,
         messages_sha256=reply.messages_sha256,
         temperature=reply.temperature,
