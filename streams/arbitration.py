@@ -56,8 +56,7 @@ def _side(owner: Owner, memory_id: str) -> Side:
     entry = owner.memory.facts.entries[memory_id]
     said = []
     for _, source in entry.sources[-SAID_MAX:]:
-        view = owner.views[owner.visible(owner.turns[source.turn_id].offset) - 1]
-        words = view.text[source.start : source.end]
+        words = owner.view(source.turn_id).text[source.start : source.end]
         said.append((source.said_at[:10], words))
     return Side(memory_id, entry.text, tuple(said))
 

@@ -58,7 +58,6 @@ TASK_ROUNDS = 10
 SENSES_EXPECTED_MIN = 3.0
 """Sense words that a stage would have at the baseline's rate: below, their absence means nothing."""
 DIMENSIONS = ("tone", "occupation", "address", "task", "sensory")
-CURVES = ("tone", "boundary", "accuracy")
 
 _ASKS_WORK = re.compile(
     r"what do you do\b(?! (?:if|when|about|with|to|on|at))|what(?:'s| is) your (?:job|work|profession|trade)\b"

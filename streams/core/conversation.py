@@ -51,6 +51,10 @@ class Owner:
     memory: UserMemory | None = None
     """Facts, summaries and atoms; None until there is one."""
 
+    def view(self, turn_id: str) -> TurnView:
+        """A turn of this owner."""
+        return self.views[self.visible(self.turns[turn_id].offset) - 1]
+
     def visible(self, offset: int) -> int:
         """How many turns stand at or before an offset."""
         return bisect_right(self.views, offset, key=lambda view: view.offset)
@@ -245,10 +249,9 @@ class JournalState:
         owner.feedback[event.feedback_id] = offset
         target = event.target
         if event.kind in ("session_end", "remember"):
-            entry = owner.turns.get(target.turn_id) if target and target.turn_id else None
             session = target.session_id if target else None
-            if entry is not None:
-                session = next(view.session_id for view in owner.views if view.offset == entry.offset)
+            if target is not None and target.turn_id in owner.turns:
+                session = owner.view(target.turn_id).session_id
             for session_id in [session] if session else list(owner.segments.open):
                 if event.kind == "session_end":
                     owner.segments.end(session_id, offset, instant_ms(event.occurred_at))

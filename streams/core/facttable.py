@@ -41,6 +41,16 @@ class At:
     ms: int
     instant: str
 
+    @classmethod
+    def of(cls, offset: int, instant: str) -> At:
+        """Of an event's offset and instant."""
+        return cls(offset, instant_ms(instant), instant)
+
+    @property
+    def day(self) -> str:
+        """ISO date, in the zone in which it was written."""
+        return self.instant[:DAY_CHARACTERS]
+
     def seen(self, cut: Cut) -> bool:
         """Whether a cut sees it."""
         return self.offset <= cut.offset and (cut.event_ms is None or self.ms <= cut.event_ms)
@@ -116,7 +126,7 @@ class FactTable:
 
     def state(self, statement: FactStatement, offset: int, policy: Policy) -> None:
         """Fold a statement."""
-        at = At(offset, instant_ms(statement.said_at), statement.said_at)
+        at = At.of(offset, statement.said_at)
         if statement.kind == "retract":
             self._retract(statement, at)
             return
@@ -139,12 +149,12 @@ class FactTable:
         conflict = self._contest(entry, rivals, at)
         if winner is None:
             return
-        ended = statement.valid_from or at.instant[:DAY_CHARACTERS] if why == "change" else None
+        ended = statement.valid_from or at.day if why == "change" else None
         self._close(conflict, winner, at, why, valid_to=ended)
 
     def judge(self, judgement: Judgement, offset: int) -> None:
         """Fold a confirmation or denial that was spoken; one that fits no fact changes nothing."""
-        at = At(offset, instant_ms(judgement.said_at), judgement.said_at)
+        at = At.of(offset, judgement.said_at)
         named = self._by_key.get(judgement.key or "", ())
         for entry in [entry for entry in named if judgement.norm in (None, "", entry.norm) and entry.live]:
             self._judged(entry, judgement.kind, at, "the user")
@@ -153,7 +163,7 @@ class FactTable:
         """Fold a ``confirm`` or ``deny`` of a fact; False: there is no such fact."""
         entry = self.entries.get(memory_id)
         if entry is not None:
-            self._judged(entry, kind, At(offset, instant_ms(occurred_at), occurred_at), author or "feedback")
+            self._judged(entry, kind, At.of(offset, occurred_at), author or "feedback")
         return entry is not None
 
     def open_conflict(self, key: str) -> ConflictEntry | None:
@@ -167,7 +177,7 @@ class FactTable:
             return
         winner = self.entries.get(event.winner or "")
         if winner is not None and winner.live and winner.memory_id in event.memory_ids:
-            at = At(offset, instant_ms(event.occurred_at), event.occurred_at)
+            at = At.of(offset, event.occurred_at)
             self._close(conflict, winner, at, f"{event.method}: {event.reason}"[:REASON_CHARACTERS_MAX])
 
     def changed_at(self, offset: int) -> list[str]:
@@ -233,13 +243,13 @@ class FactTable:
         """A multi-valued key of which one value took the place of another that the turn names."""
         old = self.entries.get(self._id(statement.key, statement.old_norm)) if statement.old_norm else None
         if old is not None and old is not entry and old.live:
-            self._change(old, at, "superseded", "correction", valid_to=at.instant[:DAY_CHARACTERS])
+            self._change(old, at, "superseded", "correction", valid_to=at.day)
 
     def _retract(self, statement: FactStatement, at: At) -> None:
         wanted = statement.norm or statement.old_norm
         for entry in self._by_key.get(statement.key, ()):
             if entry.live and wanted in (None, "", entry.norm):
-                ended = statement.valid_to or at.instant[:DAY_CHARACTERS]
+                ended = statement.valid_to or at.day
                 self._change(entry, at, "retracted", "retracted", valid_to=ended)
         self._tidy(statement.key, at, "retraction")
 
@@ -413,7 +423,7 @@ def _last_said(entry: FactEntry) -> At:
 
 def _begins_after(valid_from: str, rival: FactEntry) -> bool:
     """Whether a value began when or after another was last said to hold: both are true, one after the other."""
-    last = _last_said(rival).instant[:DAY_CHARACTERS]
+    last = _last_said(rival).day
     width = min(len(valid_from), len(last))
     return valid_from[:width] >= last[:width]
 
@@ -446,6 +456,10 @@ def _fact(entry: FactEntry, change: FactChange, cut: Cut, *, history: bool) -> F
     )
 
 
+_STEP = ("offset", "at", "status", "why", "confirmation", "valid_to", "conflict_id")
+"""Fields of a change, in the order of its row."""
+
+
 def _at_row(at: At) -> list[Any]:
     return [at.offset, at.ms, at.instant]
 
@@ -468,11 +482,7 @@ def _entry_row(entry: FactEntry, last: int) -> list[Any]:
             if at.offset <= last
         ],
         [_at_row(at) for at in entry.verified if at.offset <= last],
-        [
-            [ms, step.offset, step.at, step.status, step.why, step.confirmation, step.valid_to, step.conflict_id]
-            for ms, step in entry.history
-            if step.offset <= last
-        ],
+        [[ms, *(getattr(step, name) for name in _STEP)] for ms, step in entry.history if step.offset <= last],
     ]
 
 
@@ -484,15 +494,5 @@ def _entry_of(row: Sequence[Any]) -> FactEntry:
         for at, turn_id, start, end, said_at in sources
     ]
     entry.verified = [At(*at) for at in verified]
-    for ms, offset, at, status, why, confirmation, valid_to, conflict_id in history:
-        change = FactChange(
-            offset=offset,
-            at=at,
-            status=status,
-            why=why,
-            confirmation=confirmation,
-            valid_to=valid_to,
-            conflict_id=conflict_id,
-        )
-        entry.history.append((ms, change))
+    entry.history = [(ms, FactChange(**dict(zip(_STEP, step, strict=True)))) for ms, *step in history]
     return entry

@@ -175,11 +175,6 @@ def _digits(text: str) -> str:
     return "".join(_DIGITS.findall(text))
 
 
-def _value(match: re.Match[str]) -> str:
-    found: str = match["v"] if "v" in match.re.groupindex else match[0]
-    return found
-
-
 def _start(match: re.Match[str]) -> int:
     return match.start("v") if "v" in match.re.groupindex else match.start()
 

@@ -24,7 +24,6 @@ from streams.core.text import folded
 
 METHOD = "rules"
 PROFILES = ("character pairs", "function words", "sentence lengths", "marks")
-SENSES = ("sight", "hearing", "smell", "taste", "touch")
 CHARACTERS_MAX = 20_000
 """Of one text; an answer in a chat is a tenth of it."""
 

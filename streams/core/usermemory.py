@@ -20,7 +20,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from schemas.envelope import instant_ms
 from schemas.memories import ConflictArbitrated, MemoriesExtracted, Summary
 from schemas.responses import AtomDistilled
 from streams.core import text
@@ -36,7 +35,6 @@ PLAN = "plan"
 """The key whose facts are over when their day is."""
 IMPORTANCE_WEIGHT = 0.3
 CONFIRMATION_WEIGHT = 0.5
-DATE_CHARACTERS = 10
 _EPOCH = dt.date(1970, 1, 1)
 CONTESTED = {"en": ("Contested, not settled yet: ", " / "), "zh": ("有争议，尚未确定：", "／")}
 """How a contested fact begins, and what stands between its sides."""
@@ -102,7 +100,7 @@ class UserMemory:
                 kind="summary",
                 text=summary.text,
                 importance=summary.importance,
-                learnt=_at(offset, event.occurred_at),
+                learnt=At.of(offset, event.occurred_at),
                 session_id=event.session_id,
                 first_turn_id=event.first_turn_id,
                 last_turn_id=event.last_turn_id,
@@ -128,7 +126,7 @@ class UserMemory:
                 kind="atom",
                 text=event.text,
                 importance=event.importance,
-                learnt=_at(offset, event.occurred_at),
+                learnt=At.of(offset, event.occurred_at),
                 session_id=event.session_id or "",
                 first_turn_id=turn_ids[0],
                 last_turn_id=turn_ids[-1],
@@ -151,7 +149,7 @@ class UserMemory:
             return True
         if memory_id not in self.notes:
             return False
-        given = (_at(offset, occurred_at), -1 if kind == "deny" else 1)
+        given = (At.of(offset, occurred_at), -1 if kind == "deny" else 1)
         self._denied.setdefault(memory_id, []).append(given)
         return True
 
@@ -444,10 +442,6 @@ def _last_said(entry: FactEntry, cut: Cut) -> At:
     return max(seen, key=lambda at: at.ms) if seen else entry.learnt
 
 
-def _at(offset: int, instant: str) -> At:
-    return At(offset, instant_ms(instant), instant)
-
-
 def _fresh(note: Note, now_ms: int, days: float) -> bool:
     return now_ms - note.learnt.ms <= days * DAY_MS
 
@@ -479,6 +473,6 @@ def _end_ms(valid_to: str | None) -> float:
 def _contested(entry: FactEntry, rivals: Sequence[FactEntry]) -> str:
     """A contested fact shows every side with the day on which it was first said, oldest first."""
     sides = sorted((entry, *rivals), key=lambda item: (item.learnt.ms, item.memory_id))
-    listed = [f"{side.text} ({side.learnt.instant[:DATE_CHARACTERS]})" for side in sides]
+    listed = [f"{side.text} ({side.learnt.day})" for side in sides]
     head, separator = CONTESTED[text.language(entry.text)]
     return head + separator.join(listed)

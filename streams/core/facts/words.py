@@ -309,7 +309,6 @@ THINGS_ZH = (
     r"|卡罗拉|思域|雅阁"
     r"|蔚来|理想|小鹏|保时捷|店|面馆|餐馆|咖啡馆|农场|电视|跑步机|帐篷|键盘|音响|耳机|打印机|房|船|kindle)"
 )
-FREQUENT_ZH = r"(?:每天|每日|每晚|每周|每个?月|每年|每隔|天天|每个?(?:星期|礼拜|周末)|周末)"
 
 NATIONALITIES = listed(
     "american australian austrian belgian brazilian british bulgarian cambodian canadian chilean chinese colombian "
