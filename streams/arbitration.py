@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import structlog
 
-from connectors.ports import ChatModel, ModelRefused, Unavailable
+from connectors.ports import ChatModel, Completion
 from connectors.settings import Settings
 from schemas.envelope import derived_id, instant_of
 from schemas.memories import ConflictArbitrated
+from streams.asking import Asker, Unanswered
 from streams.core import arbiting
 from streams.core.arbiting import Side, Verdict
-from streams.core.budget import Budget, Prices
+from streams.core.budget import Budget
 from streams.core.conversation import Owner, OwnerKey
 from streams.core.facttable import ConflictEntry
-from streams.core.text import language, token_estimate
+from streams.core.text import language
 from streams.serving import Shard
 
 log = structlog.get_logger("memory")
@@ -65,15 +66,13 @@ class ModelArbiter:
     """Asks a chat model which side of a conflict holds."""
 
     def __init__(self, model: ChatModel, settings: Settings, budget: Budget) -> None:
-        self._model = model
-        self._settings = settings
-        self._budget = budget
-        self._prices = Prices(settings.model_price_in or 0.0, settings.model_price_out or 0.0)
+        self._asker = Asker(model, settings, budget)
+        self._timeout_s = settings.model_timeout_s
 
     async def settle(self, dispute: Dispute, now_ms: int) -> ConflictArbitrated:
         """The verdict as an event."""
         begun = time.perf_counter()
-        verdict, fallback, tokens_in, tokens_out = await self._ask(dispute, now_ms)
+        verdict, fallback, spent = await self._ask(dispute, now_ms)
         conflict = dispute.conflict
         return ConflictArbitrated(
             event_id=derived_id(conflict.conflict_id, "ConflictArbitrated", str(len(dispute.sides))),
@@ -85,33 +84,26 @@ class ModelArbiter:
             memory_ids=tuple(side.memory_id for side in dispute.sides),
             winner=verdict.winner if verdict is not None else None,
             reason=verdict.reason if verdict is not None else "",
-            method=f"model:{self._model.name}",
+            method=self._asker.method,
             latency_ms=round((time.perf_counter() - begun) * 1000, 3),
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost=self._prices.cost(tokens_in, tokens_out),
             fallback=fallback,
+            **self._asker.cost(spent),
         )
 
-    async def _ask(self, dispute: Dispute, now_ms: int) -> tuple[Verdict | None, str | None, int, int]:
-        messages = arbiting.request(dispute.sides, language(dispute.sides[-1].text))
-        owner = repr(dispute.key)
-        most = sum(token_estimate(message.content) for message in messages) + arbiting.ANSWER_TOKENS_MAX
-        if not self._budget.take(owner, now_ms, most):
-            return None, "the owner's budget of tokens for today is used up", 0, 0
+    async def _ask(self, dispute: Dispute, now_ms: int) -> tuple[Verdict | None, str | None, list[Completion]]:
+        """Verdict, why there is none, and the answers that were paid for."""
         try:
-            done = await self._model.complete(
-                messages,
-                temperature=0.0,
+            done = await self._asker.ask(
+                dispute.key,
+                now_ms,
+                arbiting.request(dispute.sides, language(dispute.sides[-1].text)),
                 max_tokens=arbiting.ANSWER_TOKENS_MAX,
                 response_schema=arbiting.SCHEMA,
-                timeout_s=self._settings.model_timeout_s,
+                timeout_s=self._timeout_s,
             )
-        except (Unavailable, ModelRefused) as error:
-            self._budget.give_back(owner, now_ms, most)
-            return None, f"{type(error).__name__}: {error}"[:500], 0, 0
-        self._budget.give_back(owner, now_ms, max(0, most - done.tokens_in - done.tokens_out))
+        except Unanswered as error:
+            return None, str(error), []
         verdict = arbiting.read(done.text, dispute.sides)
         if verdict is None:
             log.warning("verdict_unreadable", conflict_id=dispute.conflict.conflict_id, answer=done.text[:200])
-        return verdict, None if verdict else "the answer names no side", done.tokens_in, done.tokens_out
+        return verdict, None if verdict else "the answer names no side", [done]

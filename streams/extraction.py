@@ -24,6 +24,7 @@ from schemas.memories import ConflictArbitrated, FactsOfKey, MemoriesExtracted, 
 from schemas.positions import Position
 from schemas.topics import owner_key
 from streams.arbitration import Dispute, ModelArbiter, dispute_of
+from streams.asking import FALLBACK_CHARACTERS_MAX
 from streams.core import extracting
 from streams.core.conversation import OwnerKey
 from streams.core.experience import TurnView
@@ -40,7 +41,6 @@ POLL_S = 1.0
 """How often open segments are looked at for idleness; changes of the journal wake the loop at once."""
 KNOWN_MAX = 200
 """Facts of the owner that a user may be quoting, confirming or denying."""
-FALLBACK_CHARACTERS_MAX = 500
 OVER_IDLE_MS = 2_000
 """Silence after which a session that is over is extracted, where its end overtook its last turns."""
 TURN_CHARACTERS_AT_ONCE = 1_000

@@ -7,28 +7,27 @@ it took and why the rules had to step in are in the event.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import structlog
 
-from connectors.ports import ChatModel, Clock, Completion, ModelRefused, Unavailable
+from connectors.ports import ChatModel, Clock, Completion
 from connectors.settings import Settings
 from schemas.envelope import derived_id
 from schemas.memories import FactStatement, Judgement, SummaryWritten
+from streams.asking import FALLBACK_CHARACTERS_MAX, Asker, Unanswered
 from streams.core import extracting, modelfacts
-from streams.core.budget import DAY_MS, Budget, Prices
+from streams.core.budget import DAY_MS, Budget
 from streams.core.conversation import OwnerKey
 from streams.core.extracting import Extraction
 from streams.core.facts.values import normalise
 from streams.core.facts.vocabulary import key_of
 from streams.core.summaries import CHARACTERS_MIN, Utterance
-from streams.core.text import language, token_estimate
+from streams.core.text import language
 from streams.extraction import Extracted, Job, known_of
 
 log = structlog.get_logger("memory")
 
-TEMPERATURE = 0.0
 EXTRACTION_S_MAX = 20.0
 """For an answer and as much again for a repair: facts are there 5 to 30 s after a segment closes (PME)."""
 AWAY_MS = 30_000
@@ -44,8 +43,7 @@ class ModelExtraction:
         self._settings = settings
         self._clock = clock
         self.budget = Budget(settings.model_tokens_per_owner_day)
-        prices = (settings.model_price_in or 0.0, settings.model_price_out or 0.0)
-        self._prices = Prices(*prices)
+        self._asker = Asker(model, settings, self.budget)
         self.in_flight = 0
         self._away_until_ms = 0
         """Until when the model is taken to be away: every segment would wait for it in vain."""
@@ -73,57 +71,42 @@ class ModelExtraction:
             self.in_flight -= 1
 
     async def _ask(self, job: Job, found: Extraction) -> Extracted:
+        at_ms = self._clock.now_ms()
+        if at_ms < self._away_until_ms:
+            return self._by_rules(found, [], "the model was away just before")
         utterances = [Utterance(view.speaker, view.name, view.text, view.occurred_at) for view in job.views]
         tongue = language(" ".join(utterance.text[:200] for utterance in utterances))
         messages = modelfacts.request(utterances, tongue=tongue)
-        memory = job.shard.state.owners[job.key].memory
-        known = known_of(memory)
-        owner, at_ms = repr(job.key), self._clock.now_ms()
+        recalled = [fact.text for fact in known_of(job.shard.state.owners[job.key].memory)]
         spent: list[Completion] = []
-        if at_ms < self._away_until_ms:
-            return replace(self._extracted(found, spent, "the model was away just before"), method="rules")
         fallback = "the answer could not be read"
         for attempt in range(2):
-            most = sum(token_estimate(message.content) for message in messages) + modelfacts.ANSWER_TOKENS_MAX
-            if not self.budget.take(owner, at_ms, most):
-                fallback = f"the owner's budget of {self._settings.model_tokens_per_owner_day} tokens a day is used up"
-                break
             try:
-                completion = await self._model.complete(
+                completion = await self._asker.ask(
+                    job.key,
+                    at_ms,
                     messages,
-                    temperature=TEMPERATURE,
                     max_tokens=modelfacts.ANSWER_TOKENS_MAX,
                     response_schema=modelfacts.SCHEMA,
                     timeout_s=min(EXTRACTION_S_MAX, self._settings.model_timeout_s),
                 )
-            except (Unavailable, ModelRefused) as error:
-                self.budget.give_back(owner, at_ms, most)
-                if isinstance(error, Unavailable):
+            except Unanswered as error:
+                if error.away:
                     self._away_until_ms = self._clock.now_ms() + AWAY_MS
-                fallback = f"{type(error).__name__}: {error}"
+                fallback = str(error)
                 break
             spent.append(completion)
-            self.budget.give_back(owner, at_ms, max(0, most - completion.tokens_in - completion.tokens_out))
-            answer = modelfacts.read(completion.text, utterances, recalled=[fact.text for fact in known])
+            answer = modelfacts.read(completion.text, utterances, recalled=recalled)
             if not isinstance(answer, modelfacts.Fault):
-                return self._extracted(answer_of(answer, job, found), spent, None)
+                return Extracted(answer_of(answer, job, found), method=self._asker.method, **self._asker.cost(spent))
             fallback = f"{answer.code}: {answer.message}"
             log.warning("extraction_unreadable", segment_id=job.segment.id, attempt=attempt, fault=fallback)
             messages = modelfacts.repair_messages(messages, completion.text, answer)
         log.warning("extraction_by_rules", segment_id=job.segment.id, reason=fallback)
-        return replace(self._extracted(found, spent, fallback[:500]), method="rules")
+        return self._by_rules(found, spent, fallback)
 
-    def _extracted(self, extraction: Extraction, spent: Sequence[Completion], fallback: str | None) -> Extracted:
-        tokens_in = sum(completion.tokens_in for completion in spent)
-        tokens_out = sum(completion.tokens_out for completion in spent)
-        return Extracted(
-            extraction,
-            method=f"model:{self._model.name}",
-            fallback=fallback,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cost=self._prices.cost(tokens_in, tokens_out),
-        )
+    def _by_rules(self, found: Extraction, spent: Sequence[Completion], fallback: str) -> Extracted:
+        return Extracted(found, fallback=fallback[:FALLBACK_CHARACTERS_MAX], **self._asker.cost(spent))
 
 
 def answer_of(answer: modelfacts.Extraction, job: Job, found: Extraction) -> Extraction:
