@@ -13,15 +13,13 @@ import structlog
 
 from connectors.ports import ChatModel, Clock, Completion
 from connectors.settings import Settings
-from schemas.envelope import derived_id
-from schemas.memories import FactStatement, Judgement, SummaryWritten
+from schemas.memories import FactStatement, Judgement
 from streams.asking import FALLBACK_CHARACTERS_MAX, Asker, Unanswered
 from streams.core import extracting, modelfacts
 from streams.core.budget import DAY_MS, Budget
 from streams.core.conversation import OwnerKey
 from streams.core.extracting import Extraction
 from streams.core.facts.values import normalise
-from streams.core.facts.vocabulary import key_of
 from streams.core.summaries import CHARACTERS_MIN, Utterance
 from streams.core.text import language
 from streams.extraction import Extracted, Job, known_of
@@ -115,9 +113,7 @@ def answer_of(answer: modelfacts.Extraction, job: Job, found: Extraction) -> Ext
     judgements = tuple(judgement for judged in answer.judgements for judgement in _judgements(judged, job))
     summary = found.summary
     if len(answer.summary) >= CHARACTERS_MIN or (answer.summary and summary is not None):
-        memory_id = "s-" + derived_id("summary", job.segment.id)
-        importance = extracting.SUMMARY_IMPORTANCE + bool(facts)
-        summary = SummaryWritten(memory_id=memory_id, text=answer.summary, importance=importance)
+        summary = extracting.summary_of(job.segment.id, answer.summary, facts=bool(facts))
     return Extraction(facts=facts, judgements=judgements, summary=summary, redacted=answer.redacted)
 
 
@@ -128,31 +124,11 @@ def _judgements(judged: modelfacts.ModelJudgement, job: Job) -> list[Judgement]:
         about = [(judged.key, normalise(judged.key, judged.value) if judged.value else "")]
     else:
         before = job.views[judged.turn - 1] if judged.turn else None
-        said = before.text if before is not None and before.speaker != "user" else ""
-        about = extracting.named_in(said, known_of(job.shard.state.owners[job.key].memory))
-    return [
-        Judgement(kind=judged.kind, turn_id=view.turn_id, said_at=view.occurred_at, key=key, norm=norm)
-        for key, norm in about
-    ]
+        about = extracting.named_before(before, known_of(job.shard.state.owners[job.key].memory))
+    return extracting.judgements(judged.kind, view, about)
 
 
 def _statement(fact: modelfacts.ModelFact, job: Job) -> FactStatement:
-    view = job.views[fact.turn]
-    return FactStatement(
-        key=fact.key,
-        value=fact.value,
-        norm=normalise(fact.key, fact.value) if fact.value else "",
-        kind=fact.kind,
-        multi=key_of(fact.key).multi,
-        text=extracting.sentence(fact.key, fact.value, language(view.text)),
-        confidence=fact.confidence,
-        importance=fact.importance,
-        turn_id=view.turn_id,
-        start=fact.start,
-        end=fact.end,
-        said_at=view.occurred_at,
-        old_norm=normalise(fact.key, fact.old_value) if fact.old_value else None,
-        valid_from=fact.valid_from,
-        valid_to=fact.valid_to,
-        rule=RULE,
-    )
+    norm = normalise(fact.key, fact.value) if fact.value else ""
+    old_norm = normalise(fact.key, fact.old_value) if fact.old_value else None
+    return extracting.stated(fact, job.views[fact.turn], value=fact.value, norm=norm, old_norm=old_norm, rule=RULE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from schemas.envelope import derived_id
 from schemas.memories import FactStatement, Judgement, SummaryWritten
@@ -18,6 +19,7 @@ from streams.core.facts.statements import Statement, extract
 from streams.core.facts.values import normalise, same_value
 from streams.core.facts.vocabulary import key_of
 from streams.core.identifiers import redact
+from streams.core.modelfacts import ModelFact
 from streams.core.summaries import Utterance, summarise
 from streams.core.text import folded, language
 
@@ -57,6 +59,11 @@ def named_in(said: str, known: Sequence[Known]) -> list[tuple[str, str]]:
     return [(fact.key, fact.norm) for fact in known if fact.value and folded(fact.value) in plain]
 
 
+def named_before(before: Utterance | TurnView | None, known: Sequence[Known]) -> list[tuple[str, str]]:
+    """Facts that the assistant named in the turn before: what a bare "that's right" is about."""
+    return named_in(before.text, known) if before is not None and before.speaker != "user" else []
+
+
 def sentence(key: str, value: str, tongue: str) -> str:
     """A fact as prompts show it and embedders read it.
 
@@ -65,6 +72,43 @@ def sentence(key: str, value: str, tongue: str) -> str:
     """
     known = key_of(key)
     return f"用户{known.label_zh}：{value}" if tongue == "zh" else f"User's {known.label_en}: {value}"
+
+
+def stated(
+    found: Statement | ModelFact, view: TurnView, *, value: str, norm: str, old_norm: str | None, rule: str | None
+) -> FactStatement:
+    """What a turn states, as it is recorded: with multiplicity and sentence, so that the fold needs no vocabulary."""
+    return FactStatement(
+        key=found.key,
+        value=value,
+        norm=norm,
+        kind=found.kind,
+        multi=key_of(found.key).multi,
+        text=sentence(found.key, value, language(view.text)),
+        confidence=found.confidence,
+        importance=found.importance,
+        turn_id=view.turn_id,
+        start=found.start,
+        end=found.end,
+        said_at=view.occurred_at,
+        old_norm=old_norm,
+        valid_from=found.valid_from,
+        valid_to=found.valid_to,
+        rule=rule,
+    )
+
+
+def judgements(kind: Literal["confirm", "deny"], view: TurnView, about: Sequence[tuple[str, str]]) -> list[Judgement]:
+    """A confirmation or denial of facts, by key and norm, that a turn speaks."""
+    return [
+        Judgement(kind=kind, turn_id=view.turn_id, said_at=view.occurred_at, key=key, norm=norm) for key, norm in about
+    ]
+
+
+def summary_of(segment_id: str, text: str, *, facts: bool) -> SummaryWritten:
+    """The summary of a segment; one of a segment with facts weighs more."""
+    memory_id = "s-" + derived_id("summary", segment_id)
+    return SummaryWritten(memory_id=memory_id, text=text, importance=SUMMARY_IMPORTANCE + facts)
 
 
 class ByRules:
@@ -100,21 +144,10 @@ class ByRules:
                 for item in judged.denials
             ]
             about = denied or self._named()
-            self._judgements += [
-                Judgement(
-                    kind="deny" if judged.kind == "deny" else "confirm",
-                    turn_id=view.turn_id,
-                    said_at=view.occurred_at,
-                    key=key,
-                    norm=norm,
-                )
-                for key, norm in about
-            ]
+            self._judgements += judgements("deny" if judged.kind == "deny" else "confirm", view, about)
 
     def _named(self) -> list[tuple[str, str]]:
-        """Facts that the assistant named in the turn before this one."""
-        before = self._utterances[-2] if len(self._utterances) > 1 else None
-        return named_in(before.text if before and before.speaker != "user" else "", self._known)
+        return named_before(self._utterances[-2] if len(self._utterances) > 1 else None, self._known)
 
     def _meant(self, key: str, norm: str) -> str:
         """The norm of the fact that a value means: "our dog" is Biscuit, if Biscuit is the dog that is known."""
@@ -128,26 +161,9 @@ class ByRules:
 
     def _statement(self, found: Statement, view: TurnView) -> FactStatement:
         value = redact(found.value).text
-        known = key_of(found.key)
-        tongue = language(view.text)
-        return FactStatement(
-            key=found.key,
-            value=value,
-            norm=self._meant(found.key, normalise(found.key, value)) if value else "",
-            kind=found.kind,
-            multi=known.multi,
-            text=sentence(found.key, value, tongue),
-            confidence=found.confidence,
-            importance=found.importance,
-            turn_id=view.turn_id,
-            start=found.start,
-            end=found.end,
-            said_at=view.occurred_at,
-            old_norm=self._meant(found.key, normalise(found.key, found.old_value)) if found.old_value else None,
-            valid_from=found.valid_from,
-            valid_to=found.valid_to,
-            rule=found.rule,
-        )
+        norm = self._meant(found.key, normalise(found.key, value)) if value else ""
+        old_norm = self._meant(found.key, normalise(found.key, found.old_value)) if found.old_value else None
+        return stated(found, view, value=value, norm=norm, old_norm=old_norm, rule=found.rule)
 
     def finish(self, segment_id: str) -> Extraction:
         """What the turns gave; a short segment gets no summary."""
@@ -156,9 +172,7 @@ class ByRules:
             tongue = language(" ".join(utterance.text[:200] for utterance in self._utterances))
             written = summarise(self._utterances, tongue=tongue)
             if written:
-                importance = SUMMARY_IMPORTANCE + bool(self._facts)
-                memory_id = "s-" + derived_id("summary", segment_id)
-                summary = SummaryWritten(memory_id=memory_id, text=written, importance=importance)
+                summary = summary_of(segment_id, written, facts=bool(self._facts))
         return Extraction(
             facts=tuple(self._facts),
             judgements=tuple(self._judgements),
