@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from connectors.ports import Record
 from schemas.codec import JOURNAL_EVENTS, decode_event
 from schemas.recalls import Failure, RecallAnswered, Request
-from streams.core.again import again, moment_of_record, settings_of
-from streams.core.answer import Answer, Refused, recent_turns
+from streams.core.again import again
+from streams.core.answer import Answer, Refused
 from streams.core.conversation import JournalState, OwnerKey
-from streams.core.grading import Grade, graded
+from streams.core.grading import Grade, graded, read_output
 from streams.core.library import LibraryState
 from streams.judging import ModelJudge
 
@@ -99,21 +99,14 @@ async def checked(
             )
         )
     recall = again(journal, library, event)
-    moment = moment_of_record(journal, event)
-    anchor = library.anchor(request.role_id, moment.library)
-    recent = recent_turns(journal, event.request, moment, settings_of(event))
-    persona = anchor.persona if anchor else None
-    shown = [turn.shown for turn in recent]
-    grade = graded(recall, request, persona, recorded_at=recorded_at, recent=shown)
-    if judge is None or persona is None or not grade.check.passed:
-        return recall, grade  # what the rules reject needs no judge
-    verdict = await judge.verdict(
-        grade.check.response,
-        persona,
-        query=event.request.query,
-        evidence=recall.reply.evidence or (),
-        left_s=left_s - REPLY_S,
-    )
-    if verdict is not None:
-        grade = graded(recall, request, persona, recorded_at=recorded_at, recent=shown, verdict=verdict)
-    return recall, grade
+    output = read_output(recall, request.answer or "")
+    if judge is not None and recall.anchor is not None and output.passed:  # what the rules reject needs no judge
+        verdict = await judge.verdict(
+            output.parsed.response,
+            recall.anchor,
+            query=event.request.query,
+            evidence=recall.reply.evidence or (),
+            left_s=left_s - REPLY_S,
+        )
+        output = output.judged_by(verdict) if verdict is not None else output
+    return recall, graded(recall, request, output, recorded_at=recorded_at)

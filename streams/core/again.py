@@ -6,8 +6,6 @@ since: everything that the answer depended on is in the record, and what came la
 
 from __future__ import annotations
 
-from typing import Any
-
 from schemas.envelope import instant_ms
 from schemas.recalls import RecallAnswered
 from streams.core import vectors
@@ -15,7 +13,7 @@ from streams.core.answer import Answer, Moment, answer, moment_at
 from streams.core.conversation import JournalState
 from streams.core.library import LibraryState
 from streams.core.reranking import Opinion
-from streams.core.settings import Settings, recorded
+from streams.core.settings import recorded
 
 
 def again(journal: JournalState, library: LibraryState, event: RecallAnswered) -> Answer:
@@ -31,8 +29,6 @@ def again(journal: JournalState, library: LibraryState, event: RecallAnswered) -
     ValueError
         The record can't be used: its vector or its parameters are no such things.
     """
-    settings = settings_of(event)
-    moment = moment_of_record(journal, event)
     vector = None
     if event.query_vector is not None:
         try:
@@ -44,9 +40,9 @@ def again(journal: JournalState, library: LibraryState, event: RecallAnswered) -
         library,
         event.request,
         event.source,
-        settings,
+        recorded(event.parameters),
         vector,
-        moment=moment,
+        moment=_moment(journal, event),
         config={"embedder": event.query_embedder},
         recorded_at=event.recorded_at,
         rerank=Opinion(event.rerank) if event.rerank is not None else None,
@@ -54,13 +50,7 @@ def again(journal: JournalState, library: LibraryState, event: RecallAnswered) -
     )
 
 
-def settings_of(event: RecallAnswered) -> Settings:
-    """Settings that an answer was given with."""
-    parameters: dict[str, Any] = event.parameters
-    return recorded(parameters)
-
-
-def moment_of_record(journal: JournalState, event: RecallAnswered) -> Moment:
+def _moment(journal: JournalState, event: RecallAnswered) -> Moment:
     """What an answer was given from."""
     offset = event.watermark.journal.get(str(journal.partition), -1)
     asked = event.request.as_of.occurred_at if event.request.as_of is not None else None

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.envelope import derived_id, instant_ms, instant_of
+from schemas.personas import Persona
 from schemas.positions import Position, Watermark
 from schemas.recalls import SEARCHING, AsOf, EvidenceRecord, Failure, Limits, RecallAnswered, Reply, Request
 from streams.core import prompt, ranking, vectors
@@ -55,6 +56,10 @@ class Answer:
 
     reply: Reply
     event: RecallAnswered
+    anchor: Persona | None = None
+    """That stands in the system message."""
+    recent: tuple[TurnView, ...] = ()
+    """The turns that the prompt shows in full."""
 
 
 SCENE_TURNS = 6
@@ -256,8 +261,9 @@ def answer(
     embedder = config.get("embedder") or next(iter(embedders_at(journal, library, request, moment)), "")
     query = _query_of(owner, request, vector, moment, embedder)
     found, told = Recollection((), None), Reading()
-    recent = _recent(owner, moment, request, settings.prompt.recent_turns) if request.kind == "assemble" else ()
+    recent: tuple[TurnView, ...] = ()
     if request.kind in SEARCHING:
+        recent, scene = _latest(owner, moment, request, settings)
         found = ranking.recall(
             owner.experience,
             library.knowledge,
@@ -267,7 +273,7 @@ def answer(
             moment.library,
             journal_partition=journal.partition,
             memory=owner.memory,
-            scene=_scene(owner, moment, request, settings),
+            scene=scene,
             recent=frozenset(turn.turn_id for turn in recent),
             explain=bool(request.explain),
             rerank=rerank,
@@ -277,13 +283,14 @@ def answer(
         told = read(owner, library, request, moment.journal, moment.library, now_ms=moment.now_ms, days=days)
     lap("search")
     anchor = library.anchor(request.role_id, moment.library)
+    persona = anchor.persona if anchor else None
     assembly = None
     if request.kind == "assemble":
         assembly = prompt.assemble(
             query=query,
             evidence=found.evidence,
             recent=recent,
-            anchor=anchor.persona if anchor else None,
+            anchor=persona,
             settings=settings,
         )
         lap("prompt")
@@ -317,7 +324,7 @@ def answer(
         explain=explain,
     )
     event = _event(reply, request, source, settings, vector, moment, recorded_at, rerank)
-    return Answer(reply, replace(event, query_embedder=embedder or None))
+    return Answer(reply, replace(event, query_embedder=embedder or None), persona, recent)
 
 
 def shortlist(
@@ -408,15 +415,23 @@ def _event(
     )
 
 
-def _scene(owner: Owner, moment: Moment, request: Request, settings: Settings) -> NDArray[np.int8] | None:
-    """Mean vector of the last turns: what is being talked about. None: nothing is, or nobody asks for it."""
-    if owner.memory is None or not settings.memory.enabled or not settings.memory.scene_weight:
-        return None
-    offset = moment.journal.offset
-    if owner.experience.vectors.uses.at(offset) != owner.memory.vectors.uses.at(offset):
-        return None  # of two embedders: not to be compared
-    recent = _recent(owner, moment, request, SCENE_TURNS)
-    return owner.experience.scene([turn.turn_id for turn in recent], moment.journal)
+def _latest(
+    owner: Owner, moment: Moment, request: Request, settings: Settings
+) -> tuple[tuple[TurnView, ...], NDArray[np.int8] | None]:
+    """The turns that the prompt shows in full, and the mean vector of the last of them: what is being talked about.
+
+    None for the vector: nobody asks for it, or it can't be compared with memories, since they are of another embedder.
+    """
+    offset, memory = moment.journal.offset, owner.memory
+    weighed = memory is not None and settings.memory.enabled and settings.memory.scene_weight > 0
+    if memory is not None and owner.experience.vectors.uses.at(offset) != memory.vectors.uses.at(offset):
+        weighed = False
+    shown = settings.prompt.recent_turns if request.kind == "assemble" else 0
+    latest = _recent(owner, moment, request, max(shown, SCENE_TURNS if weighed else 0))
+    scene = (
+        owner.experience.scene([turn.turn_id for turn in latest[-SCENE_TURNS:]], moment.journal) if weighed else None
+    )
+    return latest[max(0, len(latest) - shown) :], scene
 
 
 def recall_id_of(source: Position) -> str:
@@ -425,12 +440,6 @@ def recall_id_of(source: Position) -> str:
     With its time: after a restore ``requests`` begins anew, and other requests stand at the same offsets.
     """
     return "r-" + derived_id("recall", source.topic, source.partition, source.offset, source.timestamp or 0)
-
-
-def recent_turns(journal: JournalState, request: Request, moment: Moment, settings: Settings) -> tuple[TurnView, ...]:
-    """The turns that a prompt shows in full."""
-    owner = journal.owners.get((request.user_id, request.role_id), _NOBODY)
-    return _recent(owner, moment, request, settings.prompt.recent_turns)
 
 
 def _recent(owner: Owner, moment: Moment, request: Request, wanted: int) -> tuple[TurnView, ...]:
@@ -449,7 +458,8 @@ def _recent(owner: Owner, moment: Moment, request: Request, wanted: int) -> tupl
 
 def with_timings(answered: Answer, timings_ms: dict[str, float], not_embedded: tuple[str, ...] = ()) -> Answer:
     """The same answer with how long its stages took."""
-    return Answer(
-        replace(answered.reply, timings_ms=timings_ms, not_embedded=not_embedded or None),
-        replace(answered.event, timings_ms=timings_ms),
+    return replace(
+        answered,
+        reply=replace(answered.reply, timings_ms=timings_ms, not_embedded=not_embedded or None),
+        event=replace(answered.event, timings_ms=timings_ms),
     )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.envelope import derived_id, instant_ms
-from schemas.personas import Persona
 from schemas.recalls import Message, Request
 from schemas.responses import AtomDistilled, Check, EvidenceNeed, ResponseGraded, Violation
 from streams.core import compliance, protocol
@@ -48,15 +47,7 @@ class Grade:
     atom: AtomDistilled | None
 
 
-def graded(
-    recall: Answer,
-    request: Request,
-    anchor: Persona | None,
-    *,
-    recorded_at: str,
-    recent: Sequence[str] = (),
-    verdict: compliance.Compliance | None = None,
-) -> Grade:
+def graded(recall: Answer, request: Request, output: Output, *, recorded_at: str) -> Grade:
     """Grade the output of a ``check`` request.
 
     Parameters
@@ -65,30 +56,23 @@ def graded(
         That the output answers, computed again.
     request : Request
         With ``answer``, and perhaps ``model``, ``final``, ``turn_ids``, ``usage``.
-    anchor : Persona or None
-        That stood in the prompt.
+    output : Output
+        ``request.answer``, read.
     recorded_at : str
-    recent : sequence of str
-        Texts of the recent turns of the prompt.
-    verdict : Compliance, optional
-        Of a judge model, beside that of the rules: both have to pass.
     """
     assert request.answer is not None
-    asked, event = recall.event.request, recall.event
+    asked, event, anchor = recall.event.request, recall.event, recall.anchor
     messages = recall.reply.messages or ()
-    read = _read(recall, request.answer, anchor, recent)
-    if verdict is not None:
-        read = replace(read, judged=_both(read.judged, verdict))
-    passed, unknown = read.judged.passed and bool(read.parsed.response), read.verified.unknown
+    passed, unknown = output.passed, output.verified.unknown
     # By what the prompt asked for: the settings are recorded with the recall.
     strict = (event.parameters.get("prompt") or {}).get("protocol") == "strict"
-    repair = protocol.needs_repair(read.parsed, unknown_marks=unknown, strict=strict)
+    repair = protocol.needs_repair(output.parsed, unknown_marks=unknown, strict=strict)
     usage = _Usage(request.usage or {})
     accepted = passed and (not repair or usage.flag("repaired"))
     final = bool(request.final) and (accepted or usage.flag("shown"))
-    output = hashlib.sha256(request.answer.encode("utf-8", "surrogatepass")).hexdigest()
+    sha256 = hashlib.sha256(request.answer.encode("utf-8", "surrogatepass")).hexdigest()
     record = ResponseGraded(
-        event_id=derived_id("ResponseGraded", event.recall_id, output, str(final)),
+        event_id=derived_id("ResponseGraded", event.recall_id, sha256, str(final)),
         occurred_at=recorded_at,
         recorded_at=recorded_at,
         user_id=request.user_id,
@@ -97,11 +81,11 @@ def graded(
         session_id=asked.session_id,
         model=request.model,
         round=event.round,
-        output_sha256=output,
+        output_sha256=sha256,
         final=final,
-        plausibility_parts=read.plausible.parts,
-        boundaries=read.judged.boundaries,
-        boundaries_checked=read.judged.checked,
+        plausibility_parts=output.plausible.parts,
+        boundaries=output.judged.boundaries,
+        boundaries_checked=output.judged.checked,
         evidence_shown=len(recall.reply.evidence or ()),
         anchor=event.anchor,
         anchor_repeated=bool(event.anchor_repeated),
@@ -109,11 +93,11 @@ def graded(
         causation_id=event.event_id,
         correlation_id=request.request_id,
         **usage.fields(),
-        **read.shared(),
+        **output.shared(),
     )
     atom = _atom(recall, record, recorded_at) if final and passed else None
     tongue = tongue_of(anchor.language if anchor else None, asked.query)
-    faults, again = read.parsed.faults, None
+    faults, again = output.parsed.faults, None
     if repair and messages:
         again = protocol.repair_messages(messages, request.answer, faults, tongue, unknown_marks=unknown)
     check = Check(
@@ -123,20 +107,37 @@ def graded(
         repair=_plain(again) if again else None,
         refusal=None if passed else compliance.refusal(anchor, query=asked.query),
         atom_id=atom.memory_id if atom else None,
-        **read.shared(),
+        **output.shared(),
     )
     return Grade(check, record, atom)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """An output, taken apart and judged."""
+class Output:
+    """A model's output, taken apart and judged."""
 
     parsed: protocol.Parsed
     verified: Verification
     plausible: Plausibility
     judged: compliance.Compliance
     claims: tuple[PastClaim, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Compliant, and readable as an answer."""
+        return self.judged.passed and bool(self.parsed.response)
+
+    def judged_by(self, verdict: compliance.Compliance) -> Output:
+        """With the verdict of a judge model beside that of the rules: both have to pass."""
+        rules = self.judged
+        both = compliance.Compliance(
+            passed=rules.passed and verdict.passed,
+            violations=(*rules.violations, *verdict.violations),
+            method=f"{rules.method}+{verdict.method}",
+            checked=max(rules.checked, verdict.checked),
+            boundaries=rules.boundaries,
+        )
+        return replace(self, judged=both)
 
     def shared(self) -> dict[str, Any]:
         """Fields that reply and record have in common."""
@@ -159,29 +160,20 @@ class _Read:
         }
 
 
-def _both(rules: compliance.Compliance, verdict: compliance.Compliance) -> compliance.Compliance:
-    """The verdict of rules and judge: what either found counts."""
-    return compliance.Compliance(
-        passed=rules.passed and verdict.passed,
-        violations=(*rules.violations, *verdict.violations),
-        method=f"{rules.method}+{verdict.method}",
-        checked=max(rules.checked, verdict.checked),
-        boundaries=rules.boundaries,
-    )
-
-
-def _read(recall: Answer, output: str, anchor: Persona | None, recent: Sequence[str]) -> _Read:
+def read_output(recall: Answer, output: str) -> Output:
+    """Read an output against the prompt that it answers, by rules."""
+    recent = [turn.shown for turn in recall.recent]
     evidence, messages = recall.reply.evidence or (), recall.reply.messages or ()
     query, at_ms = recall.event.request.query, instant_ms(recall.event.occurred_at)
     zone = zone_minutes(evidence[0].occurred_at) if evidence and evidence[0].occurred_at else 0
     system = messages[0].content if messages else ""
     parsed = protocol.parse(output)
     verified = verify(parsed, evidence, allowed=[query, *recent, system], at_ms=at_ms, zone=zone)
-    return _Read(
+    return Output(
         parsed,
         verified,
         plausibility(parsed, verified, evidence_shown=len(evidence)),
-        compliance.check(parsed.response, anchor, system=system, query=query),
+        compliance.check(parsed.response, recall.anchor, system=system, query=query),
         past_claims(parsed.response, evidence, recent=[query, *recent], at_ms=at_ms, zone=zone),
     )
 
