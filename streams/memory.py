@@ -115,14 +115,7 @@ class MemoryRole:
                 if self._chat is not None and self._settings.judge:
                     memory.judge = ModelJudge(self._chat, self._settings.judge_timeout_s)
                 if self._settings.extraction:
-                    if self._chat is not None:
-                        self.modelling = ModelExtraction(self._chat, self._settings, clock)
-                    arbiter = None
-                    if self._chat is not None and self.modelling is not None:
-                        arbiter = ModelArbiter(self._chat, self._settings, self.modelling.budget)
-                    self.extractor = Extractor(memory, self.modelling, arbiter)
-                    if self.modelling is not None:
-                        self.extractor.on_spent = self.modelling.spent
+                    self.extractor = self._extractor(memory, self._chat)
                     self._watch(self._extracting(self.extractor))
                 if self._settings.broker == "kafka" and self._settings.data and self._settings.snapshot_events:
                     directory = Path(self._settings.data) / "snapshots"
@@ -131,6 +124,15 @@ class MemoryRole:
                 self._memory = memory
                 self.responder = Responder(memory, self._catalogue)
             return self.responder
+
+    def _extractor(self, memory: Memory, chat: HttpChatModel | None) -> Extractor:
+        """By rules, or with a chat model that extracts and settles conflicts within one budget."""
+        if chat is None:
+            return Extractor(memory)
+        self.modelling = ModelExtraction(chat, self._settings, memory.clock)
+        extractor = Extractor(memory, self.modelling, ModelArbiter(chat, self._settings, self.modelling.budget))
+        extractor.on_spent = self.modelling.spent
+        return extractor
 
     async def _extracting(self, extractor: Extractor) -> None:
         try:
