@@ -7,42 +7,42 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from connectors.errors import MnemologError
-from connectors.imports import UnreadableExport
-from connectors.log_writer import OffsetTaken
-from connectors.ports import Unavailable, UnknownTopic
-from infra import (
-    commands_archive,
-    commands_ask,
-    commands_bench,
-    commands_chat,
-    commands_data,
-    commands_deadletters,
-    commands_memory,
-    commands_operate,
-    commands_presets,
-    commands_report,
-    commands_review,
-)
-from infra.stack_options import StackError, UpOptions
-from streams.segment_store import ArchiveError
+from infra import commands_presets
+from infra.stack_options import UpOptions
 
-app = typer.Typer(
-    name="mnemolog",
-    help="Event-sourced memory for conversational AI. Start with: mnemolog up",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+_COMMANDS = {
+    "import": "commands_data:import_file",
+    "learn": "commands_data:learn",
+    "persona": "commands_data:persona",
+    "ask": "commands_ask:ask",
+    "chat": "commands_chat:chat",
+    "proxy": "commands_chat:proxy",
+    "facts": "commands_memory:facts",
+    "summaries": "commands_memory:summaries",
+    "conflicts": "commands_memory:app",
+    "transcript": "commands_archive:transcript",
+    "restore": "commands_archive:restore_command",
+    "tail": "commands_operate:tail",
+    "sql": "commands_operate:sql",
+    "status": "commands_operate:status",
+    "doctor": "commands_operate:doctor",
+    "topics": "commands_operate:topics",
+    "presets": "commands_presets:app",
+    "dead-letters": "commands_deadletters:app",
+    "report": "commands_report:app",
+    "review": "commands_review:app",
+    "bench": "commands_bench:app",
+}
+"""Commands and groups of commands, each with where it stands."""
 
 
-@app.command()
 def up(
     broker: Annotated[
         str, typer.Option(help="embedded (in memory, pip only) or kafka (durable, needs JDK 17+, Maven)")
@@ -78,7 +78,6 @@ def up(
     raise typer.Exit(start(options))
 
 
-@app.command()
 def role(name: Annotated[str, typer.Argument(help="ingest, memory or analytics")]) -> None:
     """Run one role, configured by MNEMOLOG_* variables (for containers)."""
     from infra.worker import ROLES, run
@@ -89,30 +88,6 @@ def role(name: Annotated[str, typer.Argument(help="ingest, memory or analytics")
     raise typer.Exit(run(name))
 
 
-app.command("import")(commands_data.import_file)
-app.command()(commands_data.learn)
-app.command()(commands_data.persona)
-app.command()(commands_ask.ask)
-app.command()(commands_chat.chat)
-app.command()(commands_chat.proxy)
-app.command()(commands_memory.facts)
-app.command()(commands_memory.summaries)
-app.add_typer(commands_memory.app, name="conflicts")
-app.command()(commands_archive.transcript)
-app.command("restore")(commands_archive.restore_command)
-app.command()(commands_operate.tail)
-app.command()(commands_operate.sql)
-app.command()(commands_operate.status)
-app.command()(commands_operate.doctor)
-app.command()(commands_operate.topics)
-app.add_typer(commands_presets.app, name="presets")
-app.add_typer(commands_deadletters.app, name="dead-letters")
-app.add_typer(commands_report.app, name="report")
-app.add_typer(commands_review.app, name="review")
-app.add_typer(commands_bench.app, name="bench")
-
-
-@app.command()
 def demo(json: Annotated[bool, typer.Option("--json", help="Print the results as JSON")] = False) -> None:
     """The main job on bundled data: a stack of its own, four questions, a corrected fact, a scripted round."""
     from infra.demo.run import run
@@ -120,19 +95,63 @@ def demo(json: Annotated[bool, typer.Option("--json", help="Print the results as
     raise typer.Exit(run(json=json))
 
 
+@cache
+def application(called: str | None = None) -> typer.Typer:
+    """The program: with all commands, or with the called one only, since importing all takes twice the time."""
+    program = typer.Typer(
+        name="mnemolog",
+        help="Event-sourced memory for conversational AI. Start with: mnemolog up",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    program.command()(up)
+    program.command()(role)
+    for name, place in _COMMANDS.items():
+        if called in (None, name):
+            module, _, attribute = place.partition(":")
+            found = getattr(import_module(f"infra.{module}"), attribute)
+            if isinstance(found, typer.Typer):
+                program.add_typer(found, name=name)
+            else:
+                program.command(name)(found)
+    program.command()(demo)
+    return program
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return application()
+    raise AttributeError(name)
+
+
+def _foreseen() -> tuple[type[Exception], ...]:
+    """Errors that are one sentence. Looked up only once there is one: most calls need none of their modules."""
+    from connectors.errors import MnemologError
+    from connectors.imports import UnreadableExport
+    from connectors.log_writer import OffsetTaken
+    from connectors.ports import Unavailable, UnknownTopic
+    from infra.stack_options import StackError
+    from streams.segment_store import ArchiveError
+
+    return StackError, ArchiveError, OffsetTaken, UnreadableExport, MnemologError, Unavailable, UnknownTopic
+
+
 def main() -> None:
     """Entry point: every foreseen error is one sentence on stderr."""
     warnings.filterwarnings("ignore", category=DeprecationWarning)
+    called = sys.argv[1] if len(sys.argv) > 1 else None
     try:
-        app()
-    except (StackError, ArchiveError, OffsetTaken, UnreadableExport, MnemologError, Unavailable, UnknownTopic) as error:
-        print(f"mnemolog: {error}", file=sys.stderr)
-        sys.exit(getattr(error, "exit_code", 1))
+        application(called if called in (*_COMMANDS, "up", "role", "demo") else None)()
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except _foreseen() as error:
+        print(f"mnemolog: {error}", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 1))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from connectors.clickhouse import ClickHouse, QueryError
 from connectors.log_reader import LogReader
 from connectors.ports import Record, Unavailable, UnknownTopic
 from connectors.settings import Settings
-from infra.commands_archive import progress
 from infra.stack_options import Addresses, StackError
 from infra.stack_registry import newest_stack
 from infra.target import (
@@ -31,7 +30,6 @@ from infra.target import (
 )
 from schemas.envelope import instant_of
 from schemas.topics import BY_NAME, TOPICS
-from streams.segment_store import ArchiveError
 
 GROUPS = {"turns": "ingest", "feedback": "ingest", "documents": "ingest", "personas": "ingest", "requests": "memory"}
 
@@ -176,6 +174,9 @@ def _status(target: Target, role_urls: dict[str, str]) -> tuple[dict[str, Any], 
     except (Unavailable, UnknownTopic) as error:
         report["topics"], ok = {"error": str(error)}, False
     if target.objects:
+        from infra.commands_archive import progress  # with all of the archive: `sql` and `tail` need none of it
+        from streams.segment_store import ArchiveError
+
         try:
             report["archive"] = progress(target)
         except (Unavailable, UnknownTopic, StackError, ArchiveError) as error:
